@@ -1,0 +1,45 @@
+# Everything a newcomer needs. Each target makes the environment it needs; nothing but Python 3.11+ and pip is assumed.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: setup demo test check format clean
+
+setup: .venv/ready
+
+demo: .venv/ready
+	$(BIN)/openjepa demo
+
+test: .venv/ready-test
+	$(BIN)/python -m pytest
+
+check: .venv/ready-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: .venv/ready-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv
+
+.venv/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "OpenJEPA needs Python 3.11 or newer; try make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+	touch $@
+
+# torch goes first and by itself: pip then finds 2.13.0 in place and does not look for a newer, larger build.
+.venv/ready: .venv/python pyproject.toml constraints.txt
+	$(INSTALL) "$$(grep '^torch==' constraints.txt)"
+	$(INSTALL) --editable .
+	touch $@
+
+.venv/ready-test: .venv/ready
+	$(INSTALL) --editable '.[test]'
+	touch $@
+
+.venv/ready-dev: .venv/ready-test
+	$(INSTALL) --editable '.[dev]'
+	touch $@

@@ -1,0 +1,1 @@
+"""Layer 0: the words everyone shares. Imports nothing else of ours."""

@@ -1,0 +1,102 @@
+"""What each kind of part must be able to do, and the register of the parts of each kind."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor, nn
+
+from openjepa.core.duration import Duration
+from openjepa.core.registry import Registry
+from openjepa.core.types import Batch, Features, Grid, LossOutput, Masks, Sample, Step
+
+
+class MaskStrategy(Protocol):
+    """Draws masks for a whole batch; a frozen dataclass whose fields are its options."""
+
+    def __call__(self, batch_size: int, grid: Grid, generator: torch.Generator) -> Masks: ...
+
+
+class Encoder(Protocol):
+    """What evaluation and visualisation use: images [B, 3, h, w] -> tokens [B, N, D], and one vector an image."""
+
+    def __call__(self, images: Tensor) -> Tensor: ...
+
+    def pool(self, images: Tensor) -> Tensor: ...
+
+
+class Method(nn.Module, ABC):
+    """A way to learn without labels. Its constructor's keyword-only arguments are its options in the config."""
+
+    @abstractmethod
+    def training_step(self, batch: Batch, step: Step) -> LossOutput:
+        """The whole method: a batch in, a loss out."""
+
+    def after_update(self, step: Step) -> None:  # noqa: B027 - doing nothing is a fine default
+        """What follows the optimiser, such as a moving average."""
+
+    @property
+    @abstractmethod
+    def encoder(self) -> nn.Module:
+        """What evaluation uses (for I-JEPA the target encoder)."""
+
+    def forward(self, batch: Batch, step: Step) -> LossOutput:
+        return self.training_step(batch, step)  # DistributedDataParallel listens to forward
+
+
+class Probe(Protocol):
+    """Frozen features in, scores out."""
+
+    def fit(self, train: Features) -> Self: ...
+
+    def score(self, test: Features) -> dict[str, float]: ...
+
+
+@dataclass(frozen=True)
+class View:
+    """What a monitor may look at after a step; it changes nothing."""
+
+    step: Step
+    method: Method
+    output: LossOutput
+    gradient_norm: float
+    lr: float
+    weight_decay: float
+    step_seconds: float
+    wait_seconds: float  # of the step's seconds, those spent waiting for data
+
+
+class Monitor(Protocol):
+    every: Duration
+
+    def __call__(self, view: View) -> Iterable[tuple[str, float]]: ...
+
+
+class Source(Protocol):
+    """A map-style set of pictures. `[index]` raises BrokenImage for a picture that cannot be decoded."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Sample: ...
+
+    def fingerprint(self) -> str:
+        """Changes when the data changes; a run refuses to resume on other data."""
+        ...
+
+
+@dataclass(frozen=True)
+class SourceRequest:
+    """What a user asked of a source: `name:path`, a split, and the image size that training will use."""
+
+    path: str | None = None
+    split: str = "train"
+    image_size: tuple[int, int] = (64, 64)
+
+
+mask_strategies: Registry[type[MaskStrategy]] = Registry("mask strategy", "openjepa.masks")
+methods: Registry[type[Method]] = Registry("method", "openjepa.methods")
+sources: Registry[Callable[[SourceRequest], Source]] = Registry("data source", "openjepa.data")
+probes: Registry[type[Probe]] = Registry("probe", "openjepa.probes")
+monitors: Registry[type[Monitor]] = Registry("monitor", "openjepa.monitors")

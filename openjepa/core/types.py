@@ -1,0 +1,97 @@
+"""The values that travel between parts. Letters for sizes, used in every shape comment of this project:
+
+B images in a batch · N patches of an image · K context patches · M target blocks · T patches per block
+D encoder width · P predictor width · S samples of a data set · h, w pixels
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from openjepa.core import seeding
+
+
+class Grid(NamedTuple):
+    """Patches of an image, counted in rows and columns; a patch's index is row * width + column."""
+
+    height: int
+    width: int
+
+    @property
+    def size(self) -> int:
+        return self.height * self.width
+
+    def __str__(self) -> str:
+        return f"{self.height}×{self.width}"
+
+
+@dataclass(frozen=True)
+class Masks:
+    """Which patches are seen and which must be predicted, as patch indices. A context never contains a target patch."""
+
+    context: Tensor  # [B, K] int64
+    targets: Tensor  # [B, M, T] int64
+    context_valid: Tensor | None = None  # [B, K] bool; False marks padding; None: every place is real
+
+    def rows(self, rows: slice) -> "Masks":
+        """The masks of some images of the batch."""
+        valid = None if self.context_valid is None else self.context_valid[rows]
+        return Masks(self.context[rows], self.targets[rows], valid)
+
+    def to(self, device: torch.device) -> "Masks":
+        valid = None if self.context_valid is None else self.context_valid.to(device)
+        return Masks(self.context.to(device), self.targets.to(device), valid)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One picture of a source, with the labels that come with it (none for an unlabelled folder)."""
+
+    image: Tensor  # [3, h, w] uint8
+    labels: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a method sees: normalised images of one size, and where they came from."""
+
+    images: Tensor  # [B, 3, h, w] float32
+    index: Tensor  # [B] int64, place of each image in the source
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where training stands. Every draw of a step is a function of (seed, purpose, step, place in the global batch)."""
+
+    index: int  # optimiser steps done before this one
+    total: int
+    seed: int
+    batch_size: int  # images in the global batch, over all processes and accumulation rounds
+    rows: slice  # the part of the global batch that this call works on
+
+    @property
+    def progress(self) -> float:
+        return self.index / self.total
+
+    def generator(self, purpose: str) -> torch.Generator:
+        """A fresh generator for the whole global batch: draw for `batch_size` images, then take `rows`."""
+        return seeding.generator(self.seed, purpose, self.index)
+
+
+@dataclass(frozen=True)
+class LossOutput:
+    """What a training step returns: the loss, numbers to log, and tensors (detached) that monitors may look at."""
+
+    loss: Tensor  # scalar
+    metrics: dict[str, float | Tensor] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Features:
+    """Frozen representations of a labelled set, what probes work on."""
+
+    vectors: Tensor  # [S, D] float32
+    labels: Tensor  # [S] int64

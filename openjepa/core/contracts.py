@@ -3,11 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol, Self
+from functools import partial
+from typing import Annotated, Any, Protocol, Self
 
 import torch
+from pydantic import AfterValidator
 from torch import Tensor, nn
 
+from openjepa.core import options
 from openjepa.core.duration import Duration
 from openjepa.core.registry import Registry
 from openjepa.core.types import Batch, Features, Grid, LossOutput, Masks, Sample, Step
@@ -36,6 +39,11 @@ class Method(nn.Module, ABC):
 
     def after_update(self, step: Step) -> None:  # noqa: B027 - doing nothing is a fine default
         """What follows the optimiser, such as a moving average."""
+
+    @classmethod
+    def complete(cls, options: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
+        """Options whose default depends on the encoder get their value, so that a run's config says all."""
+        return options
 
     @property
     @abstractmethod
@@ -81,6 +89,10 @@ class Source(Protocol):
 
     def __getitem__(self, index: int) -> Sample: ...
 
+    def all_labels(self) -> dict[str, Tensor]:
+        """Every label by name, each [S] int64, without decoding a picture; empty for unlabelled sources."""
+        ...
+
     def fingerprint(self) -> str:
         """Changes when the data changes; a run refuses to resume on other data."""
         ...
@@ -100,3 +112,6 @@ methods: Registry[type[Method]] = Registry("method", "openjepa.methods")
 sources: Registry[Callable[[SourceRequest], Source]] = Registry("data source", "openjepa.data")
 probes: Registry[type[Probe]] = Registry("probe", "openjepa.probes")
 monitors: Registry[type[Monitor]] = Registry("monitor", "openjepa.monitors")
+
+# A part inside a part's options: {name: multiblock, num_targets: 2}, completed with the defaults of the one it names.
+MaskOptions = Annotated[dict[str, Any], AfterValidator(partial(options.resolve_named, mask_strategies, default="multiblock"))]

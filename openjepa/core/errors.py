@@ -23,3 +23,7 @@ class BrokenImage(OpenJepaError):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}"
+
+
+class NoSuchSplit(BadInput):
+    """The source has no such part, for example training pictures only."""

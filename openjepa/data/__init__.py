@@ -1,0 +1,1 @@
+"""Layer 1: pictures in, batches out. One source per file."""

@@ -1,0 +1,1 @@
+"""Layer 1: what makes a method train. Knows core, knows no method by name."""

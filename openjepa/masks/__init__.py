@@ -1,0 +1,1 @@
+"""Layer 1: which patches are seen and which are predicted. One strategy per file."""

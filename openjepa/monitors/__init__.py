@@ -1,0 +1,1 @@
+"""Layer 4: watchers. Each yields ("area/name", value) and changes nothing."""

@@ -1,0 +1,1 @@
+"""Layer 1: tensors in, tensors out. No config, no files."""

@@ -1,0 +1,1 @@
+"""Layer 2: frozen features in, scores out."""

@@ -1,0 +1,115 @@
+"""From a Config to the parts: data, encoder, method, optimiser. What a config leaves open is decided and written back here."""
+
+from typing import Any
+
+import torch
+
+from openjepa.core import options, seeding
+from openjepa.core.config import DEFAULT_EPOCHS, Config
+from openjepa.core.contracts import Method, Monitor, methods, monitors
+from openjepa.core.errors import BadInput
+from openjepa.data.loader import Loader
+from openjepa.data.order import Order, Split
+from openjepa.data.pictures import Pictures, Track
+from openjepa.engine import distributed, optim
+from openjepa.models import sizes
+from openjepa.models.vit import VisionTransformer
+
+
+def encoder(config: Config) -> VisionTransformer:
+    size, patch_size = sizes.parse(config.model.name)
+    return VisionTransformer(
+        size,
+        patch_size=patch_size,
+        image_size=config.data.height_width,
+        drop_path=config.model.drop_path,
+        checkpoint_activations=config.model.checkpoint_activations,
+        rescale_init=config.model.rescale_init,
+        patch_init=config.model.patch_init,
+    )
+
+
+def method(config: Config) -> Method:
+    """With first weights that depend on the seed only; the global generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seeding.number(config.seed, "init"))
+        return _prefixed("method", options.build, methods, config.method, encoder(config))
+
+
+def resolve(config: Config) -> Config:
+    """Every option of the method and the monitors with its value, so that the run's config says all."""
+    with torch.device("meta"):
+        shape = encoder(config)
+        given = _prefixed("method", options.resolve_named, methods, config.method)
+        name = given.pop("name")
+        completed = {"name": name, **methods[name].complete(given, shape)}
+    watching = {name: _monitor_options(name, given) for name, given in config.monitors.items()}
+    return config.model_copy(update={"method": options.plain(completed), "monitors": options.plain(watching)})
+
+
+def total_steps(config: Config, steps_per_epoch: int) -> int:
+    """The length of the run; `minutes` must have been turned into steps before."""
+    train = config.train
+    if train.steps is not None:
+        return train.steps
+    epochs = train.epochs if train.epochs is not None else DEFAULT_EPOCHS
+    return max(round(epochs * steps_per_epoch), 1)
+
+
+def loader(config: Config, pictures: Pictures, device: torch.device) -> Loader:
+    data, train = config.data, config.train
+    split = Split(train.batch_size, train.accumulate, distributed.rank(), distributed.world_size())
+    return Loader(
+        pictures=pictures,
+        order=Order(len(pictures), train.batch_size, config.seed),
+        split=split,
+        seed=config.seed,
+        image_size=data.height_width,
+        crop_scale=data.crop_scale,
+        crop_aspect=data.crop_aspect,
+        flip=data.flip,
+        max_broken=data.max_broken,
+        device=device,
+    )
+
+
+def pictures(config: Config, source: Any, track: Track | None = None) -> Pictures:
+    data = config.data
+    return Pictures(
+        source,
+        image_size=data.height_width,
+        smallest_crop=data.crop_scale[0],
+        cache=data.cache,
+        num_workers=data.workers,
+        track=track,
+    )
+
+
+def rates(config: Config, *, steps_per_epoch: int, total: int) -> optim.Rates:
+    section = config.optim
+    return optim.Rates(
+        lr=section.lr,
+        start_lr=section.start_lr,
+        final_lr=section.final_lr,
+        warmup_steps=section.warmup.steps(steps_per_epoch=steps_per_epoch, total=total),
+        weight_decay=section.weight_decay,
+        total=total,
+    )
+
+
+def watchers(config: Config, *, steps_per_epoch: int, total: int) -> list[tuple[int, Monitor]]:
+    """(every so many steps, monitor)."""
+    built = [monitors[name](**_monitor_options(name, given)) for name, given in config.monitors.items()]
+    return [(max(monitor.every.steps(steps_per_epoch=steps_per_epoch, total=total), 1), monitor) for monitor in built]
+
+
+def _monitor_options(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    return options.resolve(monitors[name], given, where=f"monitors.{name}")
+
+
+def _prefixed(section: str, call: Any, *arguments: Any) -> Any:
+    """Errors name the section in which the setting stands."""
+    try:
+        return call(*arguments)
+    except BadInput as error:
+        raise BadInput(f"in section {section}: {error}") from None

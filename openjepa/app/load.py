@@ -1,0 +1,80 @@
+"""Trained networks back from disk: from a run folder, a checkpoint folder, a weights file, or the official I-JEPA archive."""
+
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from openjepa.app import build
+from openjepa.core import config as configs
+from openjepa.core.config import Config
+from openjepa.core.contracts import Method
+from openjepa.core.errors import BadInput
+from openjepa.engine import checkpoint
+from openjepa.io import reference
+from openjepa.models.vit import VisionTransformer
+from openjepa.runs.directory import RunFolder
+
+Which = Literal["target", "context"]
+
+
+def load(run: str | Path) -> Method:
+    """The whole method with its trained weights, in eval mode."""
+    config, weights = read_weights(run)
+    method = build.method(config)
+    try:
+        method.load_state_dict(weights)
+    except RuntimeError as error:
+        raise BadInput(f"the weights in {run} do not fit the model of their config: {_first_line(error)}") from None
+    return method.eval()
+
+
+def load_encoder(run: str | Path, which: Which = "target") -> nn.Module:
+    """`encoder(images) -> [B, N, D]`, `encoder.pool(images) -> [B, D]`. The target encoder, as in the paper, or the context encoder."""
+    if Path(run).name.endswith((".pth.tar", ".pth")):
+        return reference.read_encoder(Path(run), which)
+    method = load(run)
+    if which == "target":
+        return method.encoder
+    encoder = getattr(method, "context_encoder", None)
+    if not isinstance(encoder, VisionTransformer):
+        raise BadInput(f"the method in {run} has no context encoder; use which='target'")
+    return encoder
+
+
+def read_weights(run: str | Path) -> tuple[Config, dict[str, Tensor]]:
+    """The config and the tensors of a run folder, a checkpoint folder or a weights file."""
+    path = weights_file(Path(run))
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (SafetensorError, OSError) as error:
+        raise BadInput(f"{path} is not a readable weights file: {_first_line(error)}") from None
+    if "config" not in metadata:
+        raise BadInput(f"{path} carries no OpenJEPA config; expected a weights.safetensors that a run wrote")
+    return configs.load(yaml.safe_load(metadata["config"])), weights
+
+
+def weights_file(path: Path) -> Path:
+    """Where the weights lie: the run's final file, else its newest intact checkpoint."""
+    if path.is_file():
+        return path
+    if (path / checkpoint.MANIFEST).exists():
+        checkpoint.verify(path)
+        return path / checkpoint.WEIGHTS
+    folder = RunFolder(path)
+    if folder.weights.exists():
+        return folder.weights
+    newest, damaged = checkpoint.newest_intact(folder.checkpoints)
+    if newest is not None:
+        return newest / checkpoint.WEIGHTS
+    if damaged:
+        raise damaged[0]
+    raise BadInput(f'no weights in "{path}"; expected a run folder, a checkpoint folder or a weights.safetensors file')
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[min(1, len(lines) - 1)] if lines else type(error).__name__

@@ -1,0 +1,296 @@
+"""Pretraining as a job: open the data, build the parts, train or continue, leave a run folder that explains itself."""
+
+import copy
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+import openjepa
+from openjepa.app import build, console, resume
+from openjepa.core import config as configs
+from openjepa.core.config import Config
+from openjepa.core.contracts import Method, Source
+from openjepa.core.errors import BadInput
+from openjepa.data.loader import Loader
+from openjepa.data.spec import open_source
+from openjepa.engine import checkpoint, device, distributed, loop, optim
+from openjepa.engine.stopping import Stop
+from openjepa.runs import provenance
+from openjepa.runs.directory import RunFolder, write_broken, write_json, write_text
+from openjepa.runs.metrics import Recorder
+
+CALIBRATION_WARMUP = 3  # steps that are not timed: first calls allocate and compile
+CALIBRATION_SHARE = 0.04  # of the budget, at most …
+CALIBRATION_STEPS = 40  # … and at most so many steps
+OVERHEAD = 0.96  # monitors and checkpoints take the rest
+
+
+@dataclass(frozen=True)
+class Result:
+    folder: Path
+    steps: int
+    is_finished: bool
+
+
+def pretrain(
+    config: Config | Mapping[str, Any] | None = None, run: str | Path | None = None, *, resumes: bool = False
+) -> Result:
+    """Trains, and returns where the run lies. `resumes` continues a run folder; with no config, with its own settings."""
+    chosen = device.choose()
+    distributed.start(chosen)
+    try:
+        folder = RunFolder(Path(distributed.from_main(str(run or _new_name()))))
+        return _pretrain(_config(config, folder, resumes), folder, resumes, chosen)
+    finally:
+        distributed.stop()
+
+
+def _pretrain(config: Config, folder: RunFolder, resumes: bool, chosen: torch.device) -> Result:
+    config = build.resolve(config)
+    if not resumes:
+        resume.check_new(folder)
+    source = open_source(config.data.source, image_size=config.data.height_width)
+    past = _past(folder) if resumes else {}
+    if past:
+        config = _with_known_length(config, folder, past)
+        resume.check_same(folder, config, source.fingerprint(), past)
+    precision = device.resolve_precision(config.train.precision, chosen)
+    job = _Job(config, folder, chosen, precision, source)
+    return job.run(start_over=not past)
+
+
+def _config(given: Config | Mapping[str, Any] | None, folder: RunFolder, resumes: bool) -> Config:
+    if given is None:
+        if not resumes:
+            return configs.load({})
+        if not folder.holds_a_run:
+            raise BadInput(f"{folder.path} holds no run to resume; give the settings of a new one, or another --run folder")
+        return configs.load(resume.stored_config(folder))
+    return given if isinstance(given, Config) else configs.load(given)
+
+
+def _past(folder: RunFolder) -> dict[str, Any]:
+    """The provenance of a run that was started before, or nothing."""
+    if not folder.holds_a_run:
+        return {}
+    try:
+        return json.loads(folder.provenance.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{folder.provenance} cannot be read ({error}); restore it, or start a new run") from None
+
+
+def _with_known_length(config: Config, folder: RunFolder, past: dict[str, Any]) -> Config:
+    """A run of so many minutes was given its number of steps when it started; it keeps them."""
+    if config.train.minutes is not None and config.train.minutes == past.get("minutes"):
+        return _with_steps(config, resume.stored_config(folder)["train"]["steps"])
+    return config
+
+
+def _with_steps(config: Config, steps: int) -> Config:
+    train = config.train.model_copy(update={"steps": steps, "minutes": None})
+    return config.model_copy(update={"train": train})
+
+
+@dataclass(frozen=True)
+class _Job:
+    config: Config
+    folder: RunFolder
+    device: torch.device
+    precision: Any
+    source: Source
+
+    def run(self, *, start_over: bool) -> Result:
+        pictures = build.pictures(self.config, self.source, console.track)
+        loader = build.loader(self.config, pictures, self.device)
+        method = build.method(self.config).to(self.device)
+        job = self
+        if self.config.train.minutes is not None:
+            steps = self._calibrate(method, loader)
+            job = replace(self, config=_with_steps(self.config, steps))
+        if start_over and distributed.is_main():
+            job._announce(minutes=self.config.train.minutes)
+        return job._train(method, loader)
+
+    def _train(self, method: Method, loader: Loader) -> Result:
+        optimizer = optim.adamw(method, betas=self.config.optim.betas)
+        start = self._restore(method, optimizer)
+        training = self._training(method, optimizer, loader)
+        if start >= training.total:
+            console.notice(f"{self.folder.path} is finished: {start} of {training.total} steps are done")
+            return Result(self.folder.path, start, True)
+        recorder = Recorder(self.folder.metrics, start=start) if distributed.is_main() else None
+        try:
+            with Stop() as stop, console.TrainingProgress(training.total, start) as progress:
+                record = _Record(recorder, progress)
+                saver = _Saver(self, method, optimizer, loader)
+                training = replace(training, record=record, save=saver, should_stop=lambda: stop.is_requested)
+                done = loop.run(training, start)
+        finally:
+            if recorder is not None:
+                recorder.close()
+            if distributed.is_main() and loader.broken:
+                write_broken(self.folder, loader.broken)
+        return self._finish(method, done, training.total)
+
+    def _training(self, method: Method, optimizer: torch.optim.Optimizer, loader: Loader) -> loop.Training:
+        config, per_epoch = self.config, loader.order.steps_per_epoch
+        total = build.total_steps(config, per_epoch)
+        if config.train.compile:
+            for network in method.children():  # masks and losses stay eager: their shapes change from step to step
+                network.compile()
+        return loop.Training(
+            method=method,
+            trained=distributed.wrap(method),
+            optimizer=optimizer,
+            rates=build.rates(config, steps_per_epoch=per_epoch, total=total),
+            batches=loader.batches,
+            split=loader.split,
+            seed=config.seed,
+            batch_size=config.train.batch_size,
+            accumulate=config.train.accumulate,
+            total=total,
+            clip=config.optim.clip,
+            precision=self.precision,
+            device=self.device,
+            monitors=build.watchers(config, steps_per_epoch=per_epoch, total=total),
+            record=_ignore,
+            checkpoint_every=max(config.train.checkpoint_every.steps(steps_per_epoch=per_epoch, total=total), 1),
+            save=_ignore,
+            should_stop=_never,
+        )
+
+    def _calibrate(self, method: Method, loader: Loader) -> int:
+        """How many steps fit into the budget, from a few steps on a copy that is thrown away."""
+        assert self.config.train.minutes is not None
+        budget = self.config.train.minutes * 60
+        began = time.perf_counter()
+        trial = replace(self, config=_with_steps(self.config, 10**9))
+        copied = copy.deepcopy(method)
+        training = trial._training(copied, optim.adamw(copied, betas=self.config.optim.betas), loader)
+        clock = _Clock(began, budget * CALIBRATION_SHARE)
+        loop.run(replace(training, monitors=[], checkpoint_every=10**9, should_stop=clock))
+        left = budget - (time.perf_counter() - began)
+        steps = max(round(OVERHEAD * left / clock.seconds_per_step), 1)
+        steps = distributed.from_main(steps)
+        console.notice(f"{self.config.train.minutes:g} minutes are about {steps} steps of {clock.seconds_per_step:.3f} s")
+        return steps
+
+    def _announce(self, minutes: float | None) -> None:
+        """The first files of a new run."""
+        record = provenance.collect(
+            data=self.config.data.source,
+            fingerprint=self.source.fingerprint(),
+            world_size=distributed.world_size(),
+            precision=self.precision,
+        )
+        write_json(self.folder.provenance, {**record, "minutes": minutes})
+        write_text(self.folder.config, configs.dump(self.config))
+
+    def _restore(self, method: Method, optimizer: torch.optim.Optimizer) -> int:
+        """Loads the newest intact checkpoint, if there is one; returns the steps done."""
+        distributed.barrier()  # rank 0 has written the first files
+        if not self.folder.checkpoints.exists():
+            return 0
+        path = resume.newest_checkpoint(self.folder)
+        if path is None:
+            return 0
+        saved = checkpoint.load(path)
+        method.load_state_dict(saved.weights)
+        optimizer.load_state_dict(saved.optimizer)
+        console.notice(f"continuing {self.folder.path} from step {saved.step}")
+        return saved.step
+
+    def _finish(self, method: Method, done: int, total: int) -> Result:
+        is_finished = done >= total
+        if distributed.is_main():
+            write_weights(self.folder, method, self.config, done)
+            record = json.loads(self.folder.provenance.read_text(encoding="utf-8"))
+            status = "finished" if is_finished else "stopped"
+            write_json(self.folder.provenance, {**record, "status": status, "steps": done, "ended": provenance.now()})
+            if not is_finished:
+                console.notice(f"stopped cleanly at step {done} of {total}; continue with --run {self.folder.path} --resume")
+        distributed.barrier()
+        return Result(self.folder.path, done, is_finished)
+
+
+def write_weights(folder: RunFolder, method: Method, config: Config, step: int) -> None:
+    """RUN/weights.safetensors: every network of the method, and the config that rebuilds it."""
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in method.state_dict().items()}
+    beside = folder.weights.with_name(".weights.partial")
+    save_file(weights, beside, metadata=metadata(config, step))
+    beside.replace(folder.weights)
+
+
+def metadata(config: Config, step: int) -> dict[str, str]:
+    return {"format": "openjepa", "version": openjepa.__version__, "step": str(step), "config": configs.dump(config)}
+
+
+@dataclass(frozen=True)
+class _Record:
+    recorder: Recorder | None
+    progress: console.TrainingProgress
+
+    def __call__(self, step: int, values: Mapping[str, float]) -> None:
+        if self.recorder is not None:
+            self.recorder.write(step, values)
+            self.progress.update(step, values)
+
+
+@dataclass(frozen=True)
+class _Saver:
+    """Rank 0 writes; every process tells it which pictures were broken."""
+
+    job: _Job
+    method: Method
+    optimizer: torch.optim.Optimizer
+    loader: Loader
+
+    def __call__(self, step: int) -> None:
+        for known in distributed.gather(self.loader.broken):
+            self.loader.broken.update(known)
+        if not distributed.is_main():
+            return
+        config = self.job.config
+        saved = checkpoint.Checkpoint(step, self.method.state_dict(), self.optimizer.state_dict())
+        checkpoint.save(
+            self.job.folder.checkpoints, saved, metadata=metadata(config, step), keep=config.train.keep
+        )
+        if self.loader.broken:
+            write_broken(self.job.folder, self.loader.broken)
+
+
+class _Clock:
+    """Ends a calibration after its time or its steps, and knows what a step took."""
+
+    def __init__(self, began: float, seconds: float) -> None:
+        self.ends = began + seconds
+        self.times: list[float] = []
+
+    def __call__(self) -> bool:
+        self.times.append(time.perf_counter())
+        has_enough = len(self.times) > CALIBRATION_WARMUP + 2
+        return has_enough and (self.times[-1] > self.ends or len(self.times) > CALIBRATION_STEPS)
+
+    @property
+    def seconds_per_step(self) -> float:
+        timed = self.times[CALIBRATION_WARMUP:]
+        return (timed[-1] - timed[0]) / (len(timed) - 1)
+
+
+def _ignore(*_: Any) -> None:
+    """No record, no checkpoint: for calibration."""
+
+
+def _never() -> bool:
+    return False
+
+
+def _new_name() -> str:
+    return f"runs/{datetime.now():%Y%m%d-%H%M%S}"

@@ -1,0 +1,172 @@
+"""The whole configuration as typed sections; an unknown key is an error with a hint.
+
+A YAML file on top of these defaults, dotted words (`optim.lr=1e-3`) on top of that. The `method` and `monitors` sections
+are checked against the constructors of the parts they name, see core/options.py.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+
+from openjepa.core import options
+from openjepa.core.duration import Duration
+from openjepa.core.errors import BadInput
+
+DurationField = Annotated[Duration, BeforeValidator(Duration.parse), PlainSerializer(str)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[int, Field(ge=1)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+
+class DataConfig(Section):
+    source: str = "scenes"
+    image_size: Positive | tuple[Positive, Positive] = 224  # one number: square; (height, width) otherwise
+    crop_scale: tuple[Share, Share] = (0.3, 1.0)  # share of the picture's area; I-JEPA's published value
+    crop_aspect: tuple[float, float] = (0.75, 4 / 3)
+    flip: bool = False  # I-JEPA uses no flips
+    workers: Annotated[int, Field(ge=0)] = 2
+    max_broken: Share = 0.01
+    cache: Literal["auto", "memory", "none"] = "auto"
+
+    @property
+    def height_width(self) -> tuple[int, int]:
+        return self.image_size if isinstance(self.image_size, tuple) else (self.image_size, self.image_size)
+
+
+class ModelConfig(Section):
+    name: str = "vit-tiny/16"
+    drop_path: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    rescale_init: bool = False  # divide branch outputs by √(2·depth); FACTS: written but not in force in the published runs
+    patch_init: Annotated[float, Field(gt=0)] = 0.02  # standard deviation of the patch embedding's first weights
+    checkpoint_activations: bool = False
+
+
+class OptimConfig(Section):
+    lr: Annotated[float, Field(gt=0)] = 1e-3
+    start_lr: Annotated[float, Field(ge=0)] = 2e-4
+    final_lr: Annotated[float, Field(ge=0)] = 1e-6
+    warmup: DurationField = Duration(10, "percent")
+    weight_decay: tuple[float, float] = (0.04, 0.4)
+    betas: tuple[float, float] = (0.9, 0.999)
+    clip: Annotated[float, Field(gt=0)] | None = None
+
+
+class TrainConfig(Section):
+    batch_size: Positive = 128  # over all processes and accumulation rounds
+    accumulate: Positive = 1
+    epochs: Annotated[float, Field(gt=0)] | None = None
+    steps: Positive | None = None
+    minutes: Annotated[float, Field(gt=0)] | None = None
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: bool = False
+    checkpoint_every: DurationField = Duration(5, "percent")
+    keep: Positive = 2
+
+    @model_validator(mode="after")
+    def _one_length(self) -> "TrainConfig":
+        given = [name for name in ("epochs", "steps", "minutes") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} are both given; keep one of epochs, steps and minutes")
+        if self.batch_size % self.accumulate:
+            raise ValueError(f"batch_size {self.batch_size} is not a multiple of accumulate {self.accumulate}")
+        return self
+
+
+DEFAULT_EPOCHS = 100.0
+LENGTHS = ("epochs", "steps", "minutes")
+DEFAULT_METHOD = "ijepa"
+DEFAULT_MONITORS = ("loss", "throughput", "collapse")
+
+
+class Config(Section):
+    seed: Annotated[int, Field(ge=0)] = 0
+    data: DataConfig = DataConfig()
+    model: ModelConfig = ModelConfig()
+    method: Annotated[dict[str, Any], BeforeValidator(lambda given: _with_name(given))] = {}
+    optim: OptimConfig = OptimConfig()
+    train: TrainConfig = TrainConfig()
+    monitors: Annotated[dict[str, dict[str, Any]], BeforeValidator(lambda given: _with_default_monitors(given))] = {}
+
+
+def _with_name(given: Any) -> Any:
+    """A method section that only changes an option speaks of the default method."""
+    return {"name": DEFAULT_METHOD, **given} if isinstance(given, Mapping) else given
+
+
+def _with_default_monitors(given: Any) -> Any:
+    """Monitors are added to the default ones; `collapse: off` leaves one out."""
+    if not isinstance(given, Mapping):
+        return given
+    merged = {**dict.fromkeys(DEFAULT_MONITORS), **given}
+    return {name: value or {} for name, value in merged.items() if value is not False}
+
+
+def load(values: Mapping[str, Any], overrides: Iterable[str] = ()) -> Config:
+    """Plain values, then `a.b=c` words, checked."""
+    merged = _copy(values)
+    for override in overrides:
+        _apply(merged, override)
+    return options.validate(Config, merged)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The plain values of a YAML file."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInput(f'no config file "{path}"; give a YAML file or leave it out for the defaults') from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        detail = " ".join(str(error).split())
+        raise BadInput(f'"{path}" is not a readable YAML file: {detail}') from None
+    except OSError as error:
+        raise BadInput(f'cannot read config file "{path}": {error.strerror}') from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise BadInput(f'"{path}" holds a {type(values).__name__}; a config is a mapping of sections')
+    return values
+
+
+def dump(config: Config) -> str:
+    """YAML with every value, in the order of the sections."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any, Any]]:
+    """(dotted path, old value, new value) for everything that differs."""
+    rows = []
+    for key in dict.fromkeys([*old, *new]):
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            rows += difference(before, after, f"{prefix}{key}.")
+        elif before != after:
+            rows.append((f"{prefix}{key}", before, after))
+    return rows
+
+
+def _copy(values: Any) -> Any:
+    return {key: _copy(value) for key, value in values.items()} if isinstance(values, Mapping) else values
+
+
+def _apply(values: dict[str, Any], override: str) -> None:
+    path, separator, text = override.partition("=")
+    keys = path.strip().split(".")
+    if not separator or not all(keys):
+        raise BadInput(f'"--set {override}" is not of the form section.key=value, such as --set optim.lr=1e-3')
+    for key in keys[:-1]:
+        inner = values.get(key)
+        values[key] = inner if isinstance(inner, dict) else {}
+        values = values[key]
+    if keys[-1] in LENGTHS:  # a new length replaces the one from the file
+        for other in LENGTHS:
+            values.pop(other, None)
+    try:
+        values[keys[-1]] = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise BadInput(f'the value in "--set {override}" is not readable; put text with special characters in quotes') from None

@@ -1,0 +1,89 @@
+"""A part's constructor is its config schema: keyword-only arguments with types and defaults, checked by pydantic."""
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from openjepa.core.duration import Duration
+from openjepa.core.errors import BadInput
+from openjepa.core.registry import Registry, did_you_mean
+
+
+def schema(part: type) -> type[BaseModel]:
+    """The keyword-only arguments of a class as a pydantic model that refuses unknown keys."""
+    hints = typing.get_type_hints(part.__init__, include_extras=True)
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(part).parameters.items():
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+            fields[name] = (hints[name], default)
+    return create_model(
+        part.__name__, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields
+    )
+
+
+def resolve(part: type, values: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+    """Checked values with every default filled in; `where` is the dotted path that messages name."""
+    model = validate(schema(part), values, where=where)
+    return {name: getattr(model, name) for name in type(model).model_fields}
+
+
+def resolve_named(registry: Registry[Any], values: Mapping[str, Any], default: str | None = None) -> dict[str, Any]:
+    """{name: …, options…} of a registered part, checked and completed; without a name it is the default part."""
+    given = dict(values)
+    name = given.pop("name", default)
+    if name is None:
+        raise BadInput(f'a {registry.kind} needs a name, such as "{registry.names()[0]}"')
+    return {"name": name, **resolve(registry[name], given, where="")}
+
+
+def build(registry: Registry[Any], values: Mapping[str, Any], *arguments: Any) -> Any:
+    """The part itself from {name: …, options…}; `arguments` are its positional ones."""
+    given = resolve_named(registry, values)
+    return registry[given.pop("name")](*arguments, **given)
+
+
+def plain(value: Any) -> Any:
+    """Options as YAML can hold them: durations as text, dataclasses as mappings, tuples as lists."""
+    if isinstance(value, Duration):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return plain(dataclasses.asdict(value))
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def validate(model: type[BaseModel], values: Mapping[str, Any], *, where: str = "") -> Any:
+    """`model` from plain values, or one BadInput sentence about the first thing that is wrong."""
+    if not isinstance(values, Mapping):
+        raise BadInput(f'{where or "the config"} is "{values}"; expected a section with keys')
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        raise BadInput(_sentence(error, model, where)) from None
+
+
+def _sentence(error: ValidationError, model: type[BaseModel], where: str) -> str:
+    first = error.errors(include_url=False)[0]
+    path = ".".join([*([where] if where else []), *(str(part) for part in first["loc"])])
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f'unknown setting "{path}"{did_you_mean(str(first["loc"][-1]), _keys_at(model, first["loc"][:-1]))}'
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, ValueError):
+        return str(cause) if not path else f"{path}: {cause}"
+    message = first["msg"][0].lower() + first["msg"][1:]
+    return f"{path} is {first['input']!r}; {message}"
+
+
+def _keys_at(model: Any, path: tuple[int | str, ...]) -> list[str]:
+    """The keys that would have been right where the unknown one stood."""
+    for part in path:
+        model = model.model_fields[part].annotation
+    if hasattr(model, "model_fields"):
+        return list(model.model_fields)
+    return list(getattr(model, "__dataclass_fields__", {}))

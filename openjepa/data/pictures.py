@@ -1,0 +1,201 @@
+"""Decoded pictures of one size, by index: what batches are made of.
+
+Pictures of different sizes are stretched to a common canvas, large enough that no crop has to be enlarged more than it
+would have been from the original; their true sizes travel along so that crops keep true proportions. A picture that cannot
+be decoded is replaced by the next one that can, always the same one, and remembered with its reason.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from openjepa.core.contracts import Source
+from openjepa.core.errors import BadInput, BrokenImage
+from openjepa.data import workers
+
+T = TypeVar("T")
+Track = Callable[[Iterable[T], str, int], Iterable[T]]  # draws a progress bar: items, words, how many
+CACHE_LIMIT = 4 * 2**30  # bytes of decoded pictures that `cache: auto` keeps in memory …
+CACHE_MEMORY_SHARE = 0.25  # … and at most this share of the memory that is free now
+NUM_SIZE_SAMPLES = 64  # pictures looked at to choose the canvas
+MAX_NEIGHBOURS = 1000  # broken pictures in a row before giving up
+
+
+@runtime_checkable
+class Scalable(Protocol):
+    """A source of pictures of any size that can decode straight to a wanted size."""
+
+    def scaled(self, index: int, size: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
+        """-> image [3, h, w] uint8 stretched to `size`, and the picture's true (height, width)."""
+        ...
+
+    def true_size(self, index: int) -> tuple[int, int]: ...
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Some decoded pictures."""
+
+    images: Tensor  # [B, 3, H, W] uint8
+    sizes: Tensor  # [B, 2] true height and width
+    index: Tensor  # [B]
+    broken: dict[str, str] = field(default_factory=dict)  # path -> reason, of pictures that were replaced
+
+
+class Decoded(NamedTuple):
+    image: Tensor  # [3, H, W] uint8
+    size: tuple[int, int]
+    index: int
+    broken: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Decoder(Dataset):
+    """Map-style, for worker processes: index -> one decoded picture, or the next one that can be decoded."""
+
+    source: Source
+    canvas: tuple[int, int] | None  # None: the source's own size
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, index: int) -> Decoded:
+        broken: dict[str, str] = {}
+        for neighbour in range(min(len(self.source), MAX_NEIGHBOURS)):
+            try:
+                image, size = self._decode((index + neighbour) % len(self.source))
+                return Decoded(image, size, index, broken)
+            except BrokenImage as error:
+                broken[error.path] = error.reason
+        path, reason = next(iter(broken.items()))
+        raise BadInput(
+            f"{len(broken)} pictures in a row cannot be decoded, the first is {path} ({reason}); look at them with openjepa data check"
+        )
+
+    def _decode(self, index: int) -> tuple[Tensor, tuple[int, int]]:
+        if self.canvas is not None and isinstance(self.source, Scalable):
+            return self.source.scaled(index, self.canvas)
+        image = self.source[index].image
+        return image, (image.shape[1], image.shape[2])
+
+
+def canvas_for(source: Source, image_size: tuple[int, int], smallest_crop: float) -> tuple[int, int] | None:
+    """The common size to decode to, or None when the source's pictures are all of one size anyway."""
+    if not isinstance(source, Scalable):
+        return None
+    wanted = [math.ceil(side / math.sqrt(smallest_crop)) for side in image_size]
+    spread = range(0, len(source), max(len(source) // NUM_SIZE_SAMPLES, 1))
+    seen = [0, 0]
+    for index in spread:
+        try:
+            seen = [max(pair) for pair in zip(seen, source.true_size(index), strict=True)]
+        except BrokenImage:
+            continue
+    # Larger than any picture would only invent pixels.
+    height, width = (min(pair) if pair[1] else pair[0] for pair in zip(wanted, seen, strict=True))
+    return height, width
+
+
+class Pictures:
+    """All pictures of a source, decoded once into memory when they fit, else on demand by worker processes."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        image_size: tuple[int, int],
+        smallest_crop: float = 1.0,
+        cache: Literal["auto", "memory", "none"] = "auto",
+        num_workers: int = 0,
+        track: Track | None = None,
+    ) -> None:
+        self.decoder = Decoder(source, canvas_for(source, image_size, smallest_crop))
+        self.num_workers = num_workers
+        self.cached: Raw | None = None
+        images = getattr(source, "images", None)
+        if isinstance(images, Tensor):
+            self.cached = _all_of(images)
+        elif cache == "memory" or (cache == "auto" and self._fits()):
+            self.cached = self._decode_all(track)
+
+    def __len__(self) -> int:
+        return len(self.decoder)
+
+    def batches(self, indices: Iterable[Sequence[int]]) -> Iterable[Raw]:
+        """One Raw for each list of indices, in order; lazily, so the lists may go on for ever."""
+        if self.cached is not None:
+            return (self._from_cache(torch.as_tensor(chosen)) for chosen in indices)
+        return DataLoader(
+            self.decoder,
+            batch_sampler=indices,  # type: ignore[arg-type] - any iterable of lists will do
+            num_workers=self.num_workers,
+            collate_fn=_collate,
+            worker_init_fn=workers.start if self.num_workers else None,
+            prefetch_factor=4 if self.num_workers else None,
+        )
+
+    def _from_cache(self, chosen: Tensor) -> Raw:
+        assert self.cached is not None
+        return Raw(self.cached.images[chosen], self.cached.sizes[chosen], chosen, self.cached.broken)
+
+    def _fits(self) -> bool:
+        needed = self.decoder[0].image.numel() * len(self)
+        return needed <= min(CACHE_LIMIT, CACHE_MEMORY_SHARE * _free_memory())
+
+    def _decode_all(self, track: Track | None) -> Raw:
+        source = self.decoder.source
+        render = getattr(source, "render", None)
+        chunks = [range(start, min(start + 256, len(self))) for start in range(0, len(self), 256)]
+        parts: Iterable[Raw]
+        if render is not None:
+            parts = (_all_of(render(chunk)[0]) for chunk in chunks)
+        else:
+            parts = self.batches(chunks)
+        if track is not None:
+            parts = track(parts, "decoding pictures into memory", len(chunks))
+        return _concatenate(parts, len(self))
+
+
+def _all_of(images: Tensor) -> Raw:
+    sizes = torch.tensor(images.shape[2:]).expand(len(images), 2)
+    return Raw(images, sizes, torch.arange(len(images)))
+
+
+def _concatenate(parts: Iterable[Raw], num_images: int) -> Raw:
+    """Into buffers allocated once: growing lists would need the memory twice."""
+    images, sizes = torch.empty(0, dtype=torch.uint8), torch.empty(num_images, 2, dtype=torch.long)
+    broken: dict[str, str] = {}
+    start = 0
+    for part in parts:
+        if start == 0:
+            images = torch.empty(num_images, *part.images.shape[1:], dtype=torch.uint8)
+        rows = slice(start, start + len(part.images))
+        images[rows], sizes[rows] = part.images, part.sizes
+        broken |= part.broken
+        start = rows.stop
+    return Raw(images, sizes, torch.arange(num_images), broken)
+
+
+def _collate(items: list[Decoded]) -> Raw:
+    broken: dict[str, str] = {}
+    for item in items:
+        broken |= item.broken
+    return Raw(
+        torch.stack([item.image for item in items]),
+        torch.tensor([item.size for item in items]),
+        torch.tensor([item.index for item in items]),
+        broken,
+    )
+
+
+def _free_memory() -> int:
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):  # not a POSIX system
+        return 8 * 2**30

@@ -1,0 +1,78 @@
+"""Where to compute and in which precision. The only file that chooses a device."""
+
+import os
+import subprocess
+import sys
+from contextlib import nullcontext
+from functools import lru_cache
+from typing import Any, Literal
+
+import torch
+
+from openjepa.core.errors import BadInput
+
+Precision = Literal["auto", "float32", "bfloat16"]
+# Some virtual machines advertise AMX and trap it: the first bfloat16 product kills the process. This setting avoids AMX; it
+# only helps when it is set before the first oneDNN call of the process.
+SAFE_ISA = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
+PROBE_SECONDS = 120
+_PROBE = """
+import torch
+device = "{device}"
+layer = torch.nn.Linear(64, 64).to(device)
+with torch.autocast(torch.device(device).type, torch.bfloat16):
+    layer(torch.randn(64, 64, device=device)).sum().backward()
+assert layer.weight.grad.isfinite().all()
+"""
+
+
+def choose() -> torch.device:
+    """This process's GPU if there is one, else the CPU."""
+    if torch.cuda.is_available():
+        index = int(os.environ.get("LOCAL_RANK", "0"))
+        torch.cuda.set_device(index)
+        return torch.device("cuda", index)
+    return torch.device("cpu")
+
+
+@lru_cache(maxsize=8)
+def probe_bfloat16(device: str, safe_isa: bool = False) -> str | None:
+    """None when bfloat16 training works, else why not. In a subprocess: on some machines it kills the process."""
+    environment = {**os.environ, **(SAFE_ISA if safe_isa else {})}
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):  # the probe is not a member of a process group
+        environment.pop(name, None)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _PROBE.format(device=device)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PROBE_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {PROBE_SECONDS} s"
+    if done.returncode == 0:
+        return None
+    if done.returncode < 0:
+        return f"the process was killed by signal {-done.returncode}"
+    return (done.stderr.strip().splitlines() or ["unknown error"])[-1]
+
+
+def resolve_precision(wanted: Precision, device: torch.device) -> Literal["float32", "bfloat16"]:
+    """`auto`: float32 on a CPU (where bfloat16 is seldom faster), bfloat16 on a GPU on which it works."""
+    if wanted == "float32" or (wanted == "auto" and device.type == "cpu"):
+        return "float32"
+    problem = probe_bfloat16(device.type)
+    if problem is None:
+        return "bfloat16"
+    if wanted == "auto":
+        return "float32"
+    if device.type == "cpu" and probe_bfloat16(device.type, safe_isa=True) is None:
+        os.environ.update(SAFE_ISA)
+        return "bfloat16"
+    raise BadInput(f"bfloat16 does not work on this machine ({problem}); use --set train.precision=float32")
+
+
+def autocast(precision: Literal["float32", "bfloat16"], device: torch.device) -> Any:
+    """A context in which matrix products run in the given precision."""
+    return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()

@@ -1,0 +1,84 @@
+"""One process or many, under `torchrun`. Everything here is an identity when there is one process."""
+
+import os
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+T = TypeVar("T")
+TIMEOUT = timedelta(minutes=30)  # rank 0 may be busy with a report while the others wait
+
+
+def start(device: torch.device) -> None:
+    """Joins the process group that torchrun announced; nothing without torchrun."""
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ and not dist.is_initialized():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
+
+
+def stop() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def rank() -> int:
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def world_size() -> int:
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def is_main() -> bool:
+    return rank() == 0
+
+
+def wrap(method: nn.Module) -> nn.Module:
+    """Gradients are averaged over processes; buffers are kept equal by the methods themselves."""
+    if not dist.is_initialized():
+        return method
+    return DistributedDataParallel(method, broadcast_buffers=False)
+
+
+def mean(value: Tensor) -> Tensor:
+    """The mean over processes of a tensor that each of them has."""
+    if not dist.is_initialized():
+        return value
+    value = value.clone()
+    dist.all_reduce(value)
+    return value / dist.get_world_size()
+
+
+def any_true(value: bool, device: torch.device) -> bool:
+    """True on every process when it is true on one."""
+    if not dist.is_initialized():
+        return value
+    flag = torch.tensor(float(value), device=device)
+    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+    return bool(flag.item())
+
+
+def gather(value: T) -> list[T]:
+    """What each process has, in rank order, on every process."""
+    if not dist.is_initialized():
+        return [value]
+    values: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
+def from_main(value: T) -> T:
+    """What rank 0 has, on every process."""
+    if not dist.is_initialized():
+        return value
+    values = [value]
+    dist.broadcast_object_list(values, src=0)
+    return values[0]
+
+
+def barrier() -> None:
+    if dist.is_initialized():
+        dist.barrier()

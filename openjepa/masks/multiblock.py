@@ -1,0 +1,161 @@
+"""I-JEPA's multi-block masks (section 3 and appendix), right by construction.
+
+The published sampler never uses the last row and column, cuts contexts from the bottom only, and lets the batch size decide
+how much context there is (docs/reference.md). Here scale and aspect are drawn independently, blocks reach every edge, and
+how many patches a context keeps is a setting, so an image's masks follow the same distribution in any batch.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from openjepa.core.contracts import mask_strategies
+from openjepa.core.errors import BadInput
+from openjepa.core.types import Grid, Masks
+from openjepa.masks.base import (
+    BlockSize,
+    Range,
+    block_indices,
+    block_maps,
+    block_size,
+    check_count,
+    check_range,
+    context_block_size,
+    uniform,
+    uniform_integer,
+)
+
+NUM_REDRAWS = 50  # then the blocks of the image are laid on top of each other, which always leaves enough context
+
+
+@mask_strategies.register("multiblock")
+@dataclass(frozen=True, kw_only=True)
+class MultiBlock:
+    """Scales are shares of the grid's patches.
+
+    `context_share` is how much of the grid a context keeps once the targets are taken out (the paper reports 0.25 on
+    average). `equalize` says how a context with more than that loses the rest: `side` cuts it from a random side and keeps
+    the remainder in one piece, `subset` keeps random patches, `pad` keeps all and pads shorter contexts.
+    """
+
+    num_targets: int = 4
+    target_scale: Range = (0.15, 0.2)
+    target_aspect: Range = (0.75, 1.5)
+    context_scale: Range = (0.85, 1.0)
+    context_share: float = 0.25
+    equalize: Literal["side", "subset", "pad"] = "side"
+
+    def __post_init__(self) -> None:
+        check_count("num_targets", self.num_targets)
+        check_range("target_scale", self.target_scale, low=0, high=1)
+        check_range("target_aspect", self.target_aspect, low=0, high=100)
+        check_range("context_scale", self.context_scale, low=0, high=1)
+        check_range("context_share", (self.context_share, self.context_share), low=0, high=1)
+
+    def __call__(self, batch_size: int, grid: Grid, generator: torch.Generator) -> Masks:
+        scale = uniform((1,), self.target_scale, generator).item()
+        aspect = uniform((1,), self.target_aspect, generator).item()
+        size = block_size(grid, scale, aspect)  # one size per batch, so that targets form a tensor
+        num_kept = self._num_kept(grid, size)
+        draw = _Draw(self, grid, size)
+        top, left, free = draw.blocks(batch_size, generator)
+        for _ in range(NUM_REDRAWS):
+            poor = (free.sum(dim=1) < num_kept).nonzero().squeeze(1)
+            if not len(poor):
+                break
+            top[poor], left[poor], free[poor] = draw.blocks(len(poor), generator)
+        else:
+            poor = (free.sum(dim=1) < num_kept).nonzero().squeeze(1)
+            top[poor], left[poor], free[poor] = draw.stacked_blocks(len(poor), generator)
+        context, valid = self._equalize(free, num_kept, grid, generator)
+        return Masks(context, block_indices(top, left, size, grid), valid)
+
+    def _num_kept(self, grid: Grid, size: BlockSize) -> int:
+        """K, and the one check that the grid is large enough: a whole context block minus one target block must hold K."""
+        num_kept = max(round(self.context_share * grid.size), 1)
+        height, width = context_block_size(grid, torch.tensor(self.context_scale[0]))
+        available = int(height * width) - size.area
+        if available < num_kept:
+            works = available / grid.size
+            raise BadInput(
+                f"a {grid} grid cannot hold a {size.height}×{size.width} target block beside a context of {num_kept} patches "
+                f"(context_share {self.context_share:g}); "
+                + (
+                    f"use context_share={works:.2g} or less"
+                    if available > 0
+                    else "use a larger image, smaller patches, or target_scale=[0.05, 0.1]"
+                )
+            )
+        return num_kept
+
+    def _equalize(
+        self, free: Tensor, num_kept: int, grid: Grid, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor | None]:
+        """[B, N] bool -> [B, K] ascending indices, and which of them are real."""
+        if self.equalize == "pad":
+            return _padded(free)
+        if self.equalize == "subset":
+            order = torch.rand(free.shape, generator=generator).argsort(dim=1)  # [B, N]
+        else:
+            scans = scan_orders(grid)  # [8, N]
+            order = scans[torch.randint(len(scans), (len(free),), generator=generator)]  # [B, N]
+        in_order = free.gather(1, order)
+        kept = in_order & (in_order.cumsum(dim=1) <= num_kept)  # the first K free patches of the scan
+        kept = torch.zeros_like(free).scatter_(1, order, kept)
+        return kept.nonzero()[:, 1].unflatten(0, (len(free), num_kept)), None
+
+
+@dataclass(frozen=True)
+class _Draw:
+    """Positions of targets and context for some images, given the target size of this batch."""
+
+    options: MultiBlock
+    grid: Grid
+    size: BlockSize
+
+    def blocks(self, num_images: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """-> top [B, M], left [B, M], free [B, N]: patches of the context block that no target covers."""
+        shape = (num_images, self.options.num_targets)
+        # uniform_integer includes its end: a block may touch the bottom and right edges
+        top = uniform_integer(torch.full(shape, self.grid.height - self.size.height), generator)
+        left = uniform_integer(torch.full(shape, self.grid.width - self.size.width), generator)
+        return top, left, self._context(num_images, generator) & ~self._covered(top, left)
+
+    def stacked_blocks(self, num_images: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """The same with all targets of an image in one place; `_num_kept` made sure that this leaves enough context."""
+        top, left, _ = self.blocks(num_images, generator)
+        top, left = top[:, :1].expand_as(top), left[:, :1].expand_as(left)
+        return top, left, self._context(num_images, generator) & ~self._covered(top, left)
+
+    def _covered(self, top: Tensor, left: Tensor) -> Tensor:
+        height, width = (torch.tensor(side) for side in self.size)
+        return block_maps(top, left, height, width, self.grid).any(dim=1)  # [B, N]
+
+    def _context(self, num_images: int, generator: torch.Generator) -> Tensor:
+        """-> [B, N] bool: a context block of its own size and place for each image."""
+        height, width = context_block_size(self.grid, uniform((num_images,), self.options.context_scale, generator))
+        top = uniform_integer(self.grid.height - height, generator)
+        left = uniform_integer(self.grid.width - width, generator)
+        return block_maps(top, left, height, width, self.grid)
+
+
+def scan_orders(grid: Grid) -> Tensor:
+    """-> [8, N]: row by row and column by column from each of the four corners.
+
+    Keeping the first K patches of a scan cuts from the opposite side; with all eight equally likely no side is favoured.
+    """
+    index = torch.arange(grid.size).unflatten(0, grid)  # [gh, gw]
+    flips: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (0, 1))
+    flipped = [index.flip(axes) for axes in flips]
+    return torch.stack([x.flatten() for x in flipped] + [x.T.flatten() for x in flipped])
+
+
+def _padded(free: Tensor) -> tuple[Tensor, Tensor]:
+    """[B, N] bool -> indices [B, K] and valid [B, K], K = the longest context; padding repeats patch 0 and is masked."""
+    lengths = free.sum(dim=1)
+    valid = torch.arange(int(lengths.max())) < lengths[:, None]  # [B, K]
+    context = torch.zeros(valid.shape, dtype=torch.long)
+    context[valid] = free.nonzero()[:, 1]
+    return context, valid

@@ -1,0 +1,172 @@
+"""I-JEPA (Assran et al., CVPR 2023): predict the representations of several target blocks of an image from one context block.
+
+A context encoder sees a few patches. A target encoder, its moving average, sees the whole image. A predictor is told where
+the targets are and must say what the target encoder found there. Nothing is compared in pixels, no view is augmented.
+Where the published code, the paper and this file differ: docs/reference.md.
+"""
+
+import copy
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from openjepa.core import options, schedule
+from openjepa.core.contracts import MaskOptions, Method, mask_strategies, methods
+from openjepa.core.types import Batch, LossOutput, Masks, Step
+from openjepa.engine import distributed
+from openjepa.models.predictor import Predictor
+from openjepa.models.vit import VisionTransformer
+from openjepa.nn import moving
+from openjepa.nn.block import drop_path_scales
+from openjepa.nn.patches import patchify, pick
+
+Share = Annotated[float, Field(ge=0, le=1)]
+CENTRE_MOMENTUM = 0.99  # forgets in about 100 steps, faster than any target encoder moves; docs/log.md 2026-11-15
+
+
+@dataclass(frozen=True)
+class PredictorOptions:
+    width: int | None = None  # None: what models/sizes.py gives for the encoder's size
+    depth: int | None = None
+    attention: Literal["joint", "shared"] = "joint"
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read by pydantic, never changed
+
+
+@methods.register("ijepa")
+class IJEPA(Method):
+    def __init__(
+        self,
+        encoder: VisionTransformer,
+        *,
+        masks: MaskOptions = {"name": "multiblock"},  # noqa: B006 - only read
+        predictor: PredictorOptions = PredictorOptions(),  # noqa: B008 - frozen
+        loss: Literal["smooth_l1", "l2"] = "smooth_l1",
+        targets: Literal["encoder", "pixels"] = "encoder",
+        target_masking: Literal["output", "input"] = "output",
+        target_centering: Literal["none", "position"] = "none",
+        momentum: tuple[Share, Share] = (0.996, 1.0),
+    ) -> None:
+        super().__init__()
+        self.context_encoder = encoder
+        self.target_encoder = copy.deepcopy(encoder).requires_grad_(False)
+        self.predictor = _predictor(encoder, predictor, targets)
+        self.draw_masks = options.build(mask_strategies, masks)
+        self.loss = loss
+        self.target_kind = targets
+        self.target_masking = target_masking
+        self.momentum = momentum
+        self.is_centred = target_centering == "position"
+        if self.is_centred:
+            # The mean target of each place over images, and the sum of this step's batch means that will move it.
+            self.register_buffer("centre", torch.zeros(encoder.grid.size, encoder.dim))
+            self.register_buffer("new_centre", torch.zeros(encoder.grid.size, encoder.dim), persistent=False)
+            self.num_new_centres = 0
+
+    def training_step(self, batch: Batch, step: Step) -> LossOutput:
+        masks = self.masks(batch, step)
+        targets = self.targets(batch.images, masks)  # [B, M, T, D]
+        predictions = self.predict(batch, masks, step)  # [B, M, T, D]
+        loss = self.distance(predictions, targets)
+        sizes = {"masks/context_patches": _context_size(masks), "masks/target_patches": float(masks.targets.shape[2])}
+        return LossOutput(loss, sizes, {"predictions": predictions.detach(), "targets": targets})
+
+    def masks(self, batch: Batch, step: Step) -> Masks:
+        """Drawn for the global batch, so that an image's masks do not depend on how many processes share the work."""
+        grid = self.context_encoder.grid
+        return self.draw_masks(step.batch_size, grid, step.generator("masks")).rows(step.rows).to(batch.images.device)
+
+    @torch.no_grad()
+    def targets(self, images: Tensor, masks: Masks) -> Tensor:
+        """[B, 3, h, w] -> [B, M, T, D]: what the target encoder (or the picture itself) has at the target blocks."""
+        if self.target_kind == "pixels":
+            patches = pick(patchify(images, self.target_encoder.patch_size), masks.targets)  # [B, M, T, 3·p·p]
+            return F.layer_norm(patches.float(), patches.shape[-1:])  # normalised patch by patch, as in MAE
+        if self.target_masking == "input":
+            return _normalised(self._targets_seen_alone(images, masks))
+        tokens = self.target_encoder(images)  # [B, N, D]
+        if self.is_centred:
+            tokens = self._centred(tokens)
+        return pick(_normalised(tokens), masks.targets)
+
+    def predict(self, batch: Batch, masks: Masks, step: Step) -> Tensor:
+        """-> [B, M, T, D]: the context encoder sees only context patches, the predictor only its output and the places."""
+        encoder = self.context_encoder
+        scales = None
+        if encoder.drop_path:
+            generator = step.generator("drop path")
+            scales = drop_path_scales(len(encoder.blocks), step.batch_size, encoder.drop_path, generator)
+            scales = scales[..., step.rows].to(batch.images.device)
+        context = encoder(batch.images, masks.context, valid=masks.context_valid, branch_scales=scales)  # [B, K, D]
+        return self.predictor(context, masks, encoder.grid)
+
+    def distance(self, predictions: Tensor, targets: Tensor) -> Tensor:
+        """[B, M, T, D] twice -> scalar, the mean over everything; in float32 also under autocast."""
+        distance = F.smooth_l1_loss if self.loss == "smooth_l1" else F.mse_loss
+        return distance(predictions.float(), targets)
+
+    def after_update(self, step: Step) -> None:
+        moving.follow(self.target_encoder, self.context_encoder, schedule.linear(step.progress, *self.momentum))
+        if self.is_centred and self.num_new_centres:
+            mean = distributed.mean(self.new_centre / self.num_new_centres)
+            # A plain mean while there are few batches: the first one replaces the zeros.
+            self.centre.lerp_(mean, 1 - min(CENTRE_MOMENTUM, step.index / (step.index + 1)))
+            self.new_centre.zero_()
+            self.num_new_centres = 0
+
+    @property
+    def encoder(self) -> VisionTransformer:
+        return self.target_encoder
+
+    @classmethod
+    def complete(cls, options: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
+        assert isinstance(encoder, VisionTransformer)
+        return {**options, "predictor": _complete_predictor(encoder, options["predictor"])}
+
+    def _targets_seen_alone(self, images: Tensor, masks: Masks) -> Tensor:
+        """The ablation of table 11: each block goes through the target encoder by itself -> [B, M, T, D]."""
+        num_blocks = masks.targets.shape[1]
+        blocks = [self.target_encoder(images, masks.targets[:, block]) for block in range(num_blocks)]
+        return torch.stack(blocks, dim=1)
+
+    def _centred(self, tokens: Tensor) -> Tensor:
+        """[B, N, D] minus what each place has on average over images: only what differs between images is left to predict.
+
+        Without it small models learn *where* a patch is and not *what* it shows: positions are most of a fresh token.
+        """
+        if self.training:
+            self.new_centre += tokens.mean(dim=0)
+            self.num_new_centres += 1
+        return tokens - self.centre
+
+
+def _predictor(encoder: VisionTransformer, wanted: PredictorOptions, targets: str) -> Predictor:
+    wanted = _complete_predictor(encoder, wanted)
+    assert wanted.width is not None and wanted.depth is not None
+    return Predictor(
+        dim=encoder.dim,
+        width=wanted.width,
+        depth=wanted.depth,
+        num_heads=encoder.size.num_heads,  # the encoder's number, as published
+        output_dim=encoder.patch_embed.in_features if targets == "pixels" else None,
+        attention=wanted.attention,
+    )
+
+
+def _complete_predictor(encoder: VisionTransformer, wanted: PredictorOptions) -> PredictorOptions:
+    size = encoder.size
+    return replace(wanted, width=wanted.width or size.predictor_width, depth=wanted.depth or size.predictor_depth)
+
+
+def _normalised(tokens: Tensor) -> Tensor:
+    """Layer norm without parameters over the channels: the scale of targets cannot collapse. In the code, not the paper."""
+    return F.layer_norm(tokens.float(), tokens.shape[-1:])
+
+
+def _context_size(masks: Masks) -> float:
+    if masks.context_valid is None:
+        return float(masks.context.shape[1])
+    return masks.context_valid.sum().item() / len(masks.context)

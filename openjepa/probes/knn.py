@@ -1,0 +1,40 @@
+"""Weighted k-nearest-neighbour voting on the unit sphere: k = 20, weight exp(cosine / 0.07), as in DINO and MSN."""
+
+from dataclasses import dataclass, field
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from openjepa.core.contracts import probes
+from openjepa.core.types import Features
+
+CHUNK = 1024  # queries at a time: the similarity matrix never exceeds 1024 × S
+
+
+@probes.register("knn")
+@dataclass(kw_only=True)
+class NearestNeighbours:
+    k: int = 20
+    temperature: float = 0.07
+    _train: Features | None = field(default=None, init=False, repr=False)
+
+    def fit(self, train: Features) -> Self:
+        self._train = Features(F.normalize(train.vectors, dim=1), train.labels)
+        return self
+
+    def predict(self, vectors: Tensor) -> Tensor:
+        """[S, D] -> [S] classes."""
+        return torch.cat([self._vote(chunk) for chunk in F.normalize(vectors, dim=1).split(CHUNK)])
+
+    def score(self, test: Features) -> dict[str, float]:
+        return {"accuracy": (self.predict(test.vectors) == test.labels).float().mean().item()}
+
+    def _vote(self, queries: Tensor) -> Tensor:
+        assert self._train is not None, "fit first"
+        similarity, nearest = (queries @ self._train.vectors.T).topk(min(self.k, len(self._train.labels)))  # [Q, k]
+        num_classes = int(self._train.labels.max()) + 1
+        votes = torch.zeros(len(queries), num_classes)
+        votes.scatter_add_(1, self._train.labels[nearest], (similarity / self.temperature).exp())
+        return votes.argmax(dim=1)

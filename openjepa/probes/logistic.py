@@ -1,0 +1,94 @@
+"""Multinomial logistic regression with L2, on standardised features; its strength is chosen on a part of the training set.
+
+Solved by L-BFGS on the whole set: convex, no learning rate, the same answer every time.
+"""
+
+from dataclasses import dataclass, field
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from openjepa.core import seeding
+from openjepa.core.contracts import probes
+from openjepa.core.types import Features
+
+STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)  # of the penalty, beside the mean loss per image
+VALIDATION_SHARE = 0.1
+
+
+@probes.register("logistic")
+@dataclass(kw_only=True)
+class Logistic:
+    strengths: tuple[float, ...] = STRENGTHS
+    max_iterations: int = 100
+    _mean: Tensor = field(default_factory=lambda: torch.empty(0), init=False, repr=False)
+    _std: Tensor = field(default_factory=lambda: torch.empty(0), init=False, repr=False)
+    _weight: Tensor = field(default_factory=lambda: torch.empty(0), init=False, repr=False)  # [classes, D + 1]
+    strength: float = field(default=0.0, init=False)
+
+    def fit(self, train: Features) -> Self:
+        std, self._mean = torch.std_mean(train.vectors, dim=0)
+        self._std = std.clamp(min=1e-6 * max(std.max().item(), 1e-6))  # a constant channel says nothing
+        x = self._standardised(train.vectors)
+        self.strength = self._choose(x, train.labels)
+        self._weight = solve(x, train.labels, self.strength, self.max_iterations)
+        return self
+
+    def predict(self, vectors: Tensor) -> Tensor:
+        """[S, D] -> [S] classes."""
+        return _logits(self._standardised(vectors), self._weight).argmax(dim=1)
+
+    def score(self, test: Features) -> dict[str, float]:
+        return {"accuracy": (self.predict(test.vectors) == test.labels).float().mean().item()}
+
+    def _standardised(self, vectors: Tensor) -> Tensor:
+        return (vectors - self._mean) / self._std
+
+    def _choose(self, x: Tensor, labels: Tensor) -> float:
+        """The strength with the best accuracy on a held-out tenth of the training set; never looks at test data."""
+        if len(self.strengths) == 1:
+            return self.strengths[0]
+        order = torch.randperm(len(x), generator=seeding.generator(0, "logistic validation"))
+        num_held_out = max(round(VALIDATION_SHARE * len(x)), 1)
+        held_out, used = order.split([num_held_out, len(x) - num_held_out])
+        num_classes = int(labels.max()) + 1
+        weight = None
+        scores = {}
+        for strength in sorted(self.strengths, reverse=True):  # from strong to weak, each starting where the last ended
+            weight = solve(x[used], labels[used], strength, self.max_iterations, num_classes=num_classes, start=weight)
+            scores[strength] = (_logits(x[held_out], weight).argmax(dim=1) == labels[held_out]).float().mean().item()
+        return max(scores, key=lambda strength: (scores[strength], strength))
+
+
+def solve(
+    x: Tensor,
+    labels: Tensor,
+    strength: float,
+    max_iterations: int,
+    *,
+    num_classes: int | None = None,
+    start: Tensor | None = None,
+) -> Tensor:
+    """[S, D], [S] -> [classes, D + 1]: minimises mean cross-entropy + strength/2 · ‖weight‖²; the bias (last column) is free."""
+    num_classes = num_classes or int(labels.max()) + 1
+    weight = torch.zeros(num_classes, x.shape[1] + 1) if start is None else start.clone()
+    weight.requires_grad_(True)
+    optimizer = torch.optim.LBFGS(
+        [weight], max_iter=max_iterations, tolerance_grad=1e-5, tolerance_change=1e-7, line_search_fn="strong_wolfe"
+    )
+
+    def closure() -> Tensor:  # LBFGS asks for one
+        optimizer.zero_grad()
+        loss = F.cross_entropy(_logits(x, weight), labels) + strength / 2 * weight[:, :-1].square().sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    return weight.detach()
+
+
+def _logits(x: Tensor, weight: Tensor) -> Tensor:
+    # classes first: the gradient is then gᵀ·x, four times faster on a CPU than xᵀ·g (docs/log.md 2026-11-15)
+    return F.linear(x, weight[:, :-1], weight[:, -1])

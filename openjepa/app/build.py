@@ -43,7 +43,9 @@ def resolve(config: Config) -> Config:
         given = _prefixed("method", options.resolve_named, methods, config.method)
         name = given.pop("name")
         completed = {"name": name, **methods[name].complete(given, shape)}
-    watching = {name: _monitor_options(name, given) for name, given in config.monitors.items()}
+    watching = {
+        name: False if given is False else _monitor_options(name, given) for name, given in config.monitors.items()
+    }
     return config.model_copy(update={"method": options.plain(completed), "monitors": options.plain(watching)})
 
 
@@ -99,7 +101,8 @@ def rates(config: Config, *, steps_per_epoch: int, total: int) -> optim.Rates:
 
 def watchers(config: Config, *, steps_per_epoch: int, total: int) -> list[tuple[int, Monitor]]:
     """(every so many steps, monitor)."""
-    built = [monitors[name](**_monitor_options(name, given)) for name, given in config.monitors.items()]
+    switched_on = {name: given for name, given in config.monitors.items() if given is not False}
+    built = [monitors[name](**_monitor_options(name, given)) for name, given in switched_on.items()]
     return [(max(monitor.every.steps(steps_per_epoch=steps_per_epoch, total=total), 1), monitor) for monitor in built]
 
 

@@ -91,7 +91,7 @@ class Config(Section):
     method: Annotated[dict[str, Any], BeforeValidator(lambda given: _with_name(given))] = {}
     optim: OptimConfig = OptimConfig()
     train: TrainConfig = TrainConfig()
-    monitors: Annotated[dict[str, dict[str, Any]], BeforeValidator(lambda given: _with_default_monitors(given))] = {}
+    monitors: Annotated[dict[str, dict[str, Any] | Literal[False]], BeforeValidator(lambda given: _with_default_monitors(given))] = {}
 
 
 def _with_name(given: Any) -> Any:
@@ -104,7 +104,7 @@ def _with_default_monitors(given: Any) -> Any:
     if not isinstance(given, Mapping):
         return given
     merged = {**dict.fromkeys(DEFAULT_MONITORS), **given}
-    return {name: value or {} for name, value in merged.items() if value is not False}
+    return {name: {} if value is None else value for name, value in merged.items()}
 
 
 def load(values: Mapping[str, Any], overrides: Iterable[str] = ()) -> Config:

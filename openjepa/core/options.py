@@ -22,7 +22,7 @@ def schema(part: type) -> type[BaseModel]:
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
             fields[name] = (hints[name], default)
     return create_model(
-        part.__name__, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields
+        part.__name__, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True, validate_default=True), **fields
     )
 
 

@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -48,7 +48,8 @@ class Raw:
     broken: dict[str, str] = field(default_factory=dict)  # path -> reason, of pictures that were replaced
 
 
-class Decoded(NamedTuple):
+@dataclass(frozen=True)
+class Decoded:
     image: Tensor  # [3, H, W] uint8
     size: tuple[int, int]
     index: int

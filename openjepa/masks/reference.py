@@ -1,7 +1,8 @@
 """The published multi-block sampling with its quirks, to reproduce published numbers (own code, from the facts in docs/reference.md).
 
 Kept on purpose: one random number sets both scale and aspect; sizes stop one short of the grid; the last row and column are
-never used; contexts are cut to the shortest of the batch by dropping their highest indices, so from the bottom right.
+never used; contexts are cut to the shortest of the batch by dropping their highest indices, so from the bottom right; and when
+80 tries leave no context, it may contain target patches (does not happen with the published settings on 12×12 and larger).
 """
 
 import math

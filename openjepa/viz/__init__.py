@@ -1,0 +1,1 @@
+"""Layer 3: functions that return matplotlib figures; callers save them."""

@@ -1,0 +1,5 @@
+"""python -m openjepa"""
+
+from openjepa.cli.main import main
+
+main()

@@ -1,0 +1,50 @@
+"""The main job on embedded data: pretrain on `scenes`, probe three things, write the report. No download, no GPU."""
+
+import shutil
+import time
+from importlib import resources
+from pathlib import Path
+
+import yaml
+
+from openjepa.app import console, report
+from openjepa.app.evaluate import Score, evaluate
+from openjepa.app.pretrain import pretrain
+from openjepa.core import config as configs
+from openjepa.core.errors import BadInput
+from openjepa.runs.directory import RunFolder
+
+TASKS = ("scenes-count", "scenes-dist", "scenes-shape")
+NUM_TRAIN, NUM_TEST = 6000, 3000  # labelled pictures for the probes
+RECIPE = "demo.yaml"
+
+
+def run(folder: Path, *, minutes: float, seed: int) -> list[Score]:
+    """Returns the scores; leaves the run and its report in `folder`."""
+    _clear(folder)
+    began = time.perf_counter()
+    console.notice(f"1/3 learning from unlabelled scenes for about {minutes:g} minutes …")
+    overrides = [f"train.minutes={minutes}", f"seed={seed}"]
+    result = pretrain(configs.load(recipe(), overrides), folder)
+    if not result.is_finished:
+        return []
+    console.notice("2/3 probing the frozen encoder: how many objects, how near, which shape …")
+    scores = evaluate(folder, TASKS, num_train=NUM_TRAIN, num_test=NUM_TEST)
+    console.notice("3/3 writing the report …")
+    path = report.write(folder)
+    console.notice(f"done in {console.duration(time.perf_counter() - began)}; open {path} in a browser")
+    return scores
+
+
+def recipe() -> dict:
+    """The settings of the demo, as shipped with the package."""
+    return yaml.safe_load(resources.files("openjepa.app").joinpath(RECIPE).read_text(encoding="utf-8"))
+
+
+def _clear(folder: Path) -> None:
+    """An earlier demo may go; anything else may not."""
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not RunFolder(folder).holds_a_run:
+        raise BadInput(f"{folder} exists and is not a run folder; choose another place with --run")
+    shutil.rmtree(folder)

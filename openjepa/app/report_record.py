@@ -1,0 +1,117 @@
+"""What a report is made from: the files of a run folder, and some pictures of its data."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from openjepa.core import config as configs
+from openjepa.core import seeding
+from openjepa.core.config import Config
+from openjepa.core.contracts import Source
+from openjepa.core.errors import BadInput, NoSuchSplit
+from openjepa.data import transforms
+from openjepa.data.pictures import Pictures
+from openjepa.data.spec import open_source
+from openjepa.runs import metrics
+from openjepa.runs.directory import RunFolder
+
+SEED = 0  # every choice of the report: two reports of one run are the same
+SCORE_KEYS = {"task", "probe", "representation", "accuracy", "chance"}
+CHUNK = 64  # pictures decoded at a time
+
+
+@dataclass(frozen=True)
+class Record:
+    """Everything but the weights."""
+
+    folder: RunFolder
+    config: Config
+    provenance: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    scores: list[dict[str, Any]]  # rows of app.evaluate.Score
+    broken: list[dict[str, Any]]  # path and reason
+
+    @property
+    def name(self) -> str:
+        return self.folder.path.resolve().name
+
+    @property
+    def seconds(self) -> float:
+        return float(self.metrics[-1]["wall"]) if self.metrics else 0.0
+
+    @property
+    def steps(self) -> int:
+        return int(self.provenance.get("steps") or (self.metrics[-1]["step"] if self.metrics else 0))
+
+
+def read(folder: RunFolder) -> Record:
+    if not folder.holds_a_run:
+        raise BadInput(f'"{folder.path}" is not a run folder; a report needs one, with its config.yaml')
+    return Record(
+        folder=folder,
+        config=configs.load(configs.read(folder.config)),
+        provenance=_json(folder.provenance) if folder.provenance.exists() else {},
+        metrics=metrics.read(folder.metrics),
+        scores=[row for path in sorted(folder.evals.glob("*.json")) for row in _scores(path)],
+        broken=metrics.read(folder.broken),
+    )
+
+
+def _scores(path: Path) -> list[dict[str, Any]]:
+    """The rows of an evaluation; other kinds of files may lie beside them."""
+    rows = _json(path)
+    return [row for row in rows if isinstance(row, dict) and row.keys() >= SCORE_KEYS] if isinstance(rows, list) else []
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} cannot be read ({error}); mend or delete it, then write the report again") from None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Pictures of the run's data: whole, as evaluation sees them, and cropped, as training did."""
+
+    split: str
+    images: Tensor  # [S, 3, h, w]
+    crops: Tensor  # [S, 3, h, w]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def to(self, device: torch.device) -> "Shown":
+        return Shown(self.split, self.images.to(device), self.crops.to(device))
+
+
+def pictures(config: Config, num_pictures: int) -> Shown:
+    """Of the test split if there is one; a random choice, always the same."""
+    source, split = _open(config)
+    order = torch.randperm(len(source), generator=seeding.generator(SEED, "report pictures"))[:num_pictures]
+    size, scale = config.data.height_width, config.data.crop_scale
+    held = Pictures(source, image_size=size, smallest_crop=scale[0], cache="none")
+    raws = list(held.batches([chunk.tolist() for chunk in order.split(CHUNK)]))
+    images = torch.cat([transforms.evaluation(raw.images, raw.sizes, size) for raw in raws])
+    draws = transforms.draw_crops(len(order), seeding.generator(SEED, "report crops"))
+    crops = []
+    for start, raw in enumerate(raws):
+        rows = slice(start * CHUNK, start * CHUNK + len(raw.images))
+        aspect, flip = config.data.crop_aspect, config.data.flip
+        drawn = draws.rows(rows)
+        crops.append(
+            transforms.training(raw.images, raw.sizes, drawn, size=size, scale=scale, aspect=aspect, flip=flip)
+        )
+    return Shown(split, images, torch.cat(crops))
+
+
+def _open(config: Config) -> tuple[Source, str]:
+    size = config.data.height_width
+    try:
+        return open_source(config.data.source, split="test", image_size=size), "test"
+    except NoSuchSplit:
+        return open_source(config.data.source, image_size=size), "train"

@@ -1,0 +1,116 @@
+"""How results look in a terminal: rich tables for people, JSON for programs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from openjepa.app.evaluate import Score
+from openjepa.data.check import Report
+from openjepa.masks.statistics import Coverage
+
+out = Console(highlight=False, soft_wrap=True)
+
+
+def say(text: str) -> None:
+    out.print(text, markup=False)
+
+
+def as_json_text(value: Any) -> None:
+    print(json.dumps(value, indent=1, ensure_ascii=False, default=str))
+
+
+def scores(found: Sequence[Score], *, as_json: bool) -> None:
+    """Task and probe × representation, in percent."""
+    if as_json:
+        as_json_text([score.as_dict() for score in found])
+        return
+    representations = list(dict.fromkeys(score.representation for score in found))
+    table = Table("task", "probe", "chance", *representations, "gain over random")
+    for task, probe in dict.fromkeys((score.task, score.probe) for score in found):
+        row = {score.representation: score for score in found if (score.task, score.probe) == (task, probe)}
+        accuracy = {name: row[name].accuracy for name in representations}
+        gain = accuracy[representations[-1]] - accuracy[representations[-2]]
+        cells = [f"{100 * accuracy[name]:.1f}" for name in representations]
+        table.add_row(task, probe, f"{100 * row[representations[0]].chance:.1f}", *cells, f"{100 * gain:+.1f}")
+    out.print(table)
+    say(f"accuracy in %; {found[0].num_train} training and {found[0].num_test} test pictures; frozen features")
+
+
+def coverage(found: Coverage, *, as_json: bool, picture: Path | None) -> None:
+    if as_json:
+        as_json_text(found.as_dict())
+        return
+    say(f"grid {found.grid[0]}×{found.grid[1]}, {found.num_images} images")
+    say(f"context share   {found.context_share:.3f} of the patches")
+    say(f"target share    {found.target_share:.3f} (all blocks of an image together)")
+    say(f"block size      {found.block_patches:.1f} patches on average")
+    say(f"overlap         {100 * found.overlap:.1f} % of the images have a target patch in their context")
+    table = Table("chance in %", *(str(number) for number in range(max(found.grid))))
+    for name, values in (
+        ("context, row", found.context_rows),
+        ("context, column", found.context_columns),
+        ("target, row", found.target_rows),
+        ("target, column", found.target_columns),
+    ):
+        table.add_row(name, *(f"{100 * value:.0f}" for value in values))
+    out.print(table)
+    if picture is not None:
+        say(f"written: {picture}")
+
+
+def check(report: Report, *, as_json: bool) -> None:
+    values = report.as_dict()
+    if as_json:
+        as_json_text(values)
+        return
+    mapping(values, as_json=False)
+    verdict = f"{len(report.broken)} broken" if report.broken else "no broken pictures"
+    say(f"verdict: {verdict}")
+
+
+def mapping(values: Mapping[str, Any], *, as_json: bool) -> None:
+    """Name and value, a line each; long lists are cut."""
+    if as_json:
+        as_json_text(values)
+        return
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in _flat(values):
+        table.add_row(name, _short(value))
+    out.print(table)
+
+
+def rows(found: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str = "nothing") -> None:
+    if as_json:
+        as_json_text(list(found))
+        return
+    if not found:
+        say(empty)
+        return
+    names = list(dict.fromkeys(name for row in found for name in row))
+    table = Table(*names)
+    for row in found:
+        table.add_row(*(_short(row.get(name, "")) for name in names))
+    out.print(table)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    pairs = []
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            pairs += _flat(value, f"{prefix}{name} · ")
+        else:
+            pairs.append((f"{prefix}{name}", value))
+    return pairs
+
+
+def _short(value: Any, most: int = 10) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        shown = ", ".join(_short(item) for item in value[:most])
+        return shown + (f", … ({len(value)} in all)" if len(value) > most else "")
+    return str(value) if value is not None else "–"

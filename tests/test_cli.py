@@ -1,0 +1,133 @@
+"""The command line as a person meets it: help, one clear sentence for bad input, exit codes, JSON."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import runner
+
+VERBS = ["demo", "pretrain", "evaluate", "masks", "data check", "data info", "report", "runs", "bench masks", "bench step", "doctor"]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """The command inside this process: (exit code, stdout, stderr)."""
+    from openjepa.cli.main import main
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["openjepa", *words])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example(call, verb: str) -> None:
+    code, out, _ = call(*verb.split(), "--help")
+    assert code == 0 and f"Example: openjepa {verb}" in " ".join(out.split())
+
+
+def test_the_command_alone_says_where_to_start(call) -> None:
+    code, out, _ = call()
+    assert code == 0 and "Start with: openjepa demo" in out
+
+
+BAD_INPUT = {
+    "an unknown verb": (["pretrian"], "pretrian"),
+    "an unknown option": (["pretrain", "--dta", "x"], "--dta"),
+    "a missing folder": (["pretrain", "--data", "no/such/folder"], 'no folder or file "no/such/folder"'),
+    "a wrong key": (["pretrain", "--data", "scenes", "--set", "optim.lrr=1"], 'did you mean "lr"'),
+    "a wrong value": (["pretrain", "--data", "scenes", "--set", "optim.lr=fast"], "optim.lr is 'fast'"),
+    "a missing config": (["pretrain", "none.yaml"], 'no config file "none.yaml"'),
+    "two lengths": (["pretrain", "--data", "scenes", "--epochs", "1", "--steps", "2"], "keep one"),
+    "a length that is no number": (["pretrain", "--steps", "many"], "many"),
+    "an unknown model": (["pretrain", "--data", "scenes", "--model", "vit-tini/8"], 'did you mean "tiny"'),
+    "an unknown method": (["pretrain", "--data", "scenes", "--method", "ijpa"], 'did you mean "ijepa"'),
+    "a size that does not fit": (["pretrain", "--data", "scenes", "--set", "data.image_size=65"], "use 64 or 80"),
+    "a run that is none": (["evaluate", "no/run", "--task", "scenes-count"], 'no weights in "no/run"'),
+    "an unknown mask": (["masks", "--name", "multiblok"], 'did you mean "multiblock"'),
+    "a wrong mask option": (["masks", "--set", "num_target=2"], 'did you mean "num_targets"'),
+    "a grid too small": (["masks", "--image-size", "16", "--patch-size", "16"], "grid cannot hold"),
+    "a report of nothing": (["report", "no/run"], "no/run"),
+    "no runs": (["runs", "no/runs"], 'no folder "no/runs"'),
+    "a source that is none": (["data", "info", "sceens"], 'did you mean "scenes"'),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_gets_one_sentence_and_exit_code_2(call, case: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words, expected = BAD_INPUT[case]
+    code, _, errors = call(*words)
+    assert code == 2
+    assert expected in errors and errors.startswith("openjepa: ") and errors.count("\n") == 1, errors
+    assert list(tmp_path.iterdir()) == [], "nothing is left behind"
+
+
+def test_masks_are_drawn_and_counted(call, tmp_path: Path) -> None:
+    code, out, _ = call("masks", "--images", "256", "--picture", str(tmp_path / "m.png"), "--json")
+    found = json.loads(out)
+    assert code == 0 and found["overlap"] == 0 and abs(found["context_share"] - 0.25) < 0.01
+    assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_masks_as_a_table_name_rows_and_shares(call) -> None:
+    code, out, _ = call("masks", "--images", "256", "--name", "reference", "--no-picture")
+    assert code == 0 and "context share" in out and "target, column" in out
+
+
+def test_data_info_and_check_of_a_folder_with_a_broken_picture(call, tmp_path: Path) -> None:
+    folder = runner.make_pictures(tmp_path / "pictures", number=5)
+    (folder / "bad.jpg").write_bytes(b"")
+    code, out, _ = call("data", "info", str(folder), "--json")
+    assert code == 0 and "6" in out
+    code, out, _ = call("data", "check", str(folder), "--json")
+    assert code == 1 and "bad.jpg" in out and "empty file" in out
+
+
+def test_the_doctor_says_what_works(call) -> None:
+    code, out, _ = call("doctor", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["precision"]["float32"] == "works" and found["device"] in ("cpu", "cuda:0")
+    assert found["precision"]["bfloat16"].startswith(("works", "does not work"))
+
+
+def test_bench_answers_in_json(call) -> None:
+    code, out, _ = call("bench", "masks", "--batch-size", "8", "--json")
+    assert code == 0 and {row["masks"] for row in json.loads(out)} >= {"multiblock", "reference"}
+    code, out, _ = call("bench", "step", "--model", "vit-nano/8", "--batch-size", "4", "--steps", "2", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["images per second"] > 0 and 0 < found["share of peak"] < 1.5
+
+
+def test_pretrain_evaluate_and_runs_work_together(call, tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "one"
+    words = ["--set", "data.image_size=32", "--set", "train.batch_size=16", "--model", "vit-nano/8"]
+    code, out, errors = call("pretrain", "--data", "scenes:64", "--run", str(run), "--steps", "3", *words)
+    assert code == 0 and "finished: 3 steps" in out, errors
+    folder = tmp_path / "labelled"
+    for name in ("a", "b"):
+        runner.make_pictures(folder / name, number=20)
+    code, out, _ = call("evaluate", str(run), "--task", str(folder), "--json")
+    scores = json.loads(out)
+    assert code == 0 and {score["representation"] for score in scores} == {"pixels", "random encoder", "trained"}
+    assert {score["probe"] for score in scores} == {"knn", "logistic"}
+    code, out, _ = call("runs", str(tmp_path / "runs"), "--json")
+    (row,) = json.loads(out)
+    assert code == 0 and row["status"] == "finished" and row["steps"] == 3 and str(folder) in row
+
+
+def test_minutes_are_turned_into_steps_and_the_budget_is_kept_in_mind_on_resume(call, tmp_path: Path) -> None:
+    words = ["pretrain", "--data", "scenes:64", "--run", str(tmp_path / "run"), "--minutes", "0.05", "--model", "vit-nano/8"]
+    words += ["--set", "data.image_size=32", "--set", "train.batch_size=16"]
+    code, out, errors = call(*words)
+    assert code == 0 and "minutes are about" in out, errors
+    code, out, errors = call(*words, "--resume")
+    assert code == 0 and "is finished" in out, errors

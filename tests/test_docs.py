@@ -1,0 +1,107 @@
+"""Code in the documentation runs: every part of docs/adding.md is written to its file and passes the contract; links lead somewhere."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from openjepa.core import contracts, options
+from openjepa.core.types import Batch, Features, Grid, Step
+from openjepa.masks.statistics import occupancy
+
+ROOT = Path(__file__).parent.parent
+BLOCKS = re.findall(r"## A (\w+): `openjepa/(\S+)\.py`\n\n```python\n(.*?)```", (ROOT / "docs/adding.md").read_text(), re.S)
+REGISTRIES = {
+    "mask": contracts.mask_strategies,
+    "method": contracts.methods,
+    "source": contracts.sources,
+    "probe": contracts.probes,
+    "monitor": contracts.monitors,
+}
+
+
+@pytest.fixture
+def part(request, tmp_path: Path):
+    """The part that a documentation block registers; taken out again afterwards."""
+    kind, path, code = request.param
+    registry = REGISTRIES[kind]
+    known = set(registry.names())
+    file = tmp_path / f"{Path(path).name}.py"
+    file.write_text(code)
+    spec = importlib.util.spec_from_file_location(f"documented_{file.stem}", file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    (name,) = set(registry.names()) - known
+    yield registry[name]
+    del registry._parts[name], sys.modules[spec.name]
+
+
+def blocks(kind: str) -> list:
+    chosen = [block for block in BLOCKS if block[0] == kind]
+    assert len(chosen) == 1
+    return chosen
+
+
+@pytest.mark.parametrize("part", blocks("mask"), indirect=True, ids=["mask"])
+def test_the_documented_mask_keeps_the_contract(part) -> None:
+    masks = part()(16, Grid(8, 8), torch.Generator().manual_seed(0))
+    context, target = occupancy(masks, Grid(8, 8))
+    assert not (context & target).any() and context.any(dim=0).all() and target.any(dim=0).all()
+
+
+@pytest.mark.parametrize("part", blocks("method"), indirect=True, ids=["method"])
+def test_the_documented_method_learns(part, tiny_encoder) -> None:
+    method = part(tiny_encoder, **options.resolve(part, {"weight": 2}, where="method"))
+    optimizer = torch.optim.Adam(method.parameters(), lr=1e-2)
+    batch = Batch(torch.randn(4, 3, 32, 32), torch.arange(4))
+    losses = []
+    for index in range(20):
+        loss = method(batch, Step(index, 20, 0, 4, slice(0, 4))).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    assert method.encoder is tiny_encoder
+
+
+@pytest.mark.parametrize("part", blocks("source"), indirect=True, ids=["source"])
+def test_the_documented_source_gives_pictures(part) -> None:
+    source = part(contracts.SourceRequest(image_size=(8, 12)))
+    assert source[3].image.shape == (3, 8, 12) and source[3].image.dtype == torch.uint8
+    assert torch.equal(source[3].image, source[3].image) and not torch.equal(source[3].image, source[4].image)
+
+
+@pytest.mark.parametrize("part", blocks("probe"), indirect=True, ids=["probe"])
+def test_the_documented_probe_scores(part) -> None:
+    labels = torch.arange(40) % 4
+    trivial = Features(torch.eye(4)[labels], labels)
+    assert part().fit(trivial).score(trivial) == {"accuracy": 1.0}
+
+
+@pytest.mark.parametrize("part", blocks("monitor"), indirect=True, ids=["monitor"])
+def test_the_documented_monitor_yields_names_and_numbers(part, tiny_encoder) -> None:
+    from openjepa.methods.ijepa import IJEPA
+
+    view = contracts.View(Step(0, 1, 0, 1, slice(0, 1)), IJEPA(tiny_encoder), None, 0.0, 0.0, 0.0, 1.0, 0.0)
+    ((name, value),) = part(**options.resolve(part, {"every": "1 epoch"}, where="monitors"))(view)
+    assert name == "weights/norm" and value > 0
+
+
+def test_the_one_file_example_learns_more_than_random_weights_know() -> None:
+    done = subprocess.run([sys.executable, str(ROOT / "examples/train_in_one_file.py"), "150"], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    before, after = (float(re.search(rf"{name}:\s+([\d.]+) %", done.stdout)[1]) for name in ("random weights", "I-JEPA"))
+    assert after > before > 25
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda page: page.name)
+def test_links_lead_to_files_that_exist(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        if not target.startswith(("http", "mailto")):
+            assert (page.parent / target).exists(), target

@@ -1,0 +1,173 @@
+"""I-JEPA against a slow, obvious version: image by image, block by block."""
+
+import copy
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from openjepa.core import schedule
+from openjepa.core.types import Batch, Masks, Step
+from openjepa.methods.ijepa import IJEPA, PredictorOptions
+from openjepa.models.vit import VisionTransformer
+from openjepa.nn.positions import sincos
+
+
+def step(index: int = 0, batch_size: int = 4, rows: slice | None = None) -> Step:
+    return Step(index, 100, seed=7, batch_size=batch_size, rows=rows or slice(0, batch_size))
+
+
+def batch(batch_size: int = 4) -> Batch:
+    images = torch.randn(batch_size, 3, 32, 32, generator=torch.Generator().manual_seed(3))
+    return Batch(images, torch.arange(batch_size))
+
+
+def slow_targets(method: IJEPA, image: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
+    """[3, h, w], [T] -> [T, D]"""
+    if method.target_kind == "pixels":
+        vectors = []
+        for patch in block.tolist():
+            row, column = divmod(patch, 8)
+            pixels = image[:, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4].flatten()
+            vectors.append((pixels - pixels.mean()) / (pixels.var(unbiased=False) + 1e-5).sqrt())
+        return torch.stack(vectors)
+    if method.target_masking == "input":
+        tokens = method.target_encoder(image[None], block[None])[0]
+    else:
+        tokens = method.target_encoder(image[None])[0][block]
+    return torch.stack([(t - t.mean()) / (t.var(unbiased=False) + 1e-5).sqrt() for t in tokens])
+
+
+def slow_prediction(method: IJEPA, image: torch.Tensor, context: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
+    """[3, h, w], [K], [T] -> [T, D]: one sequence, token by token."""
+    predictor = method.predictor
+    places = sincos(method.context_encoder.grid, predictor.width)
+    seen = method.context_encoder(image[None], context[None])[0]
+    tokens = [predictor.embed(seen[i]) + places[p] for i, p in enumerate(context.tolist())]
+    tokens += [predictor.mask_token[0, 0] + places[p] for p in block.tolist()]
+    x = torch.stack(tokens)[None]
+    if predictor.attention == "shared":  # the context never looks at mask tokens
+        K = len(context)
+        allowed = torch.ones(len(tokens), len(tokens), dtype=torch.bool)
+        allowed[:K, K:] = False
+        for layer in predictor.blocks:
+            x = layer(x, allowed)
+    else:
+        for layer in predictor.blocks:
+            x = layer(x)
+    return predictor.proj(predictor.norm(x[0, len(context) :]))
+
+
+def slow_loss(method: IJEPA, images: torch.Tensor, masks: Masks) -> torch.Tensor:
+    errors = []
+    for image in range(len(images)):
+        context = masks.context[image]
+        if masks.context_valid is not None:
+            context = context[masks.context_valid[image]]
+        for block in masks.targets[image]:
+            difference = (slow_prediction(method, images[image], context, block) - slow_targets(method, images[image], block)).abs()
+            if method.loss == "l2":
+                errors.append(difference**2)
+            else:
+                errors.append(torch.where(difference < 1, 0.5 * difference**2, difference - 0.5))
+    return torch.stack(errors).mean()
+
+
+CHOICES = itertools.product(["joint", "shared"], ["smooth_l1", "l2"], [("encoder", "output"), ("encoder", "input"), ("pixels", "output")], ["side", "pad"])
+
+
+@pytest.mark.parametrize(("attention", "loss", "target", "equalize"), CHOICES)
+def test_the_loss_equals_a_slow_obvious_version(tiny_encoder: VisionTransformer, attention, loss, target, equalize) -> None:
+    method = IJEPA(
+        tiny_encoder,
+        masks={"name": "multiblock", "equalize": equalize},
+        predictor=PredictorOptions(attention=attention),
+        loss=loss,
+        targets=target[0],
+        target_masking=target[1],
+    )
+    for parameter in method.target_encoder.parameters():  # unlike the context encoder, so that a mix-up shows
+        parameter.data += 0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+    fast = method.training_step(batch(), step()).loss
+    slow = slow_loss(method, batch().images, method.masks(batch(), step()))
+    assert torch.allclose(fast, slow, rtol=1e-4)
+
+
+def test_gradient_reaches_context_encoder_and_predictor_and_never_the_target_encoder(tiny_encoder) -> None:
+    method = IJEPA(tiny_encoder)
+    method.training_step(batch(), step()).loss.backward()
+    for module in (method.context_encoder, method.predictor):
+        for name, parameter in module.named_parameters():
+            assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
+    assert all(parameter.grad is None for parameter in method.target_encoder.parameters())
+
+
+def test_hidden_pixels_do_not_change_the_predictions(tiny_encoder) -> None:
+    method, given = IJEPA(tiny_encoder), batch()
+    masks = method.masks(given, step())
+    before = method.predict(given, masks, step())
+    visible = torch.zeros(4, 64, dtype=torch.bool).scatter_(1, masks.context, True).unflatten(1, (8, 8))
+    pixels = visible.repeat_interleave(4, dim=1).repeat_interleave(4, dim=2)[:, None]
+    hidden_changed = torch.where(pixels, given.images, torch.randn_like(given.images) * 50)
+    assert torch.equal(method.predict(Batch(hidden_changed, given.index), masks, step()), before)
+
+
+def test_the_target_encoder_follows_on_the_published_line(tiny_encoder) -> None:
+    method = IJEPA(tiny_encoder, momentum=(0.9, 1.0))
+    start = copy.deepcopy(method.target_encoder)
+    for parameter in method.context_encoder.parameters():
+        parameter.data += 1.0
+    method.after_update(step(50))  # half way: momentum 0.95
+    for old, new in zip(start.parameters(), method.target_encoder.parameters(), strict=True):
+        assert torch.allclose(new, old + 0.05, atol=1e-6)
+    assert schedule.linear(0.5, 0.9, 1.0) == pytest.approx(0.95)
+
+
+def test_masks_of_an_image_do_not_depend_on_how_the_batch_is_shared(tiny_encoder) -> None:
+    method = IJEPA(tiny_encoder)
+    whole = method.masks(batch(8), step(batch_size=8))
+    half = method.masks(batch(4), step(batch_size=8, rows=slice(4, 8)))
+    assert torch.equal(whole.context[4:], half.context) and torch.equal(whole.targets[4:], half.targets)
+
+
+def test_drop_path_of_an_image_does_not_depend_on_how_the_batch_is_shared(tiny_encoder) -> None:
+    tiny_encoder.drop_path = 0.5
+    method, given = IJEPA(tiny_encoder), batch(8)
+    whole_step, half_step = step(batch_size=8), step(batch_size=8, rows=slice(4, 8))
+    whole = method.predict(given, method.masks(given, whole_step), whole_step)
+    second = Batch(given.images[4:], given.index[4:])
+    half = method.predict(second, method.masks(second, half_step), half_step)
+    assert torch.allclose(whole[4:], half, atol=1e-5)
+    tiny_encoder.drop_path = 0.0
+    assert not torch.allclose(method.predict(second, method.masks(second, half_step), half_step), half)
+
+
+def test_centring_removes_what_a_place_has_in_every_image(tiny_encoder) -> None:
+    """After one update the centre is the batch mean, and targets are layer-normed differences from it."""
+    method, given = IJEPA(tiny_encoder, target_centering="position"), batch()
+    method.training_step(given, step(0))
+    with torch.no_grad():
+        tokens = method.target_encoder(given.images)
+    method.momentum = (1.0, 1.0)
+    method.after_update(step(0))
+    assert torch.allclose(method.centre, tokens.mean(dim=0), atol=1e-6)
+    masks = method.masks(given, step(1))
+    expected = F.layer_norm(tokens - tokens.mean(dim=0), tokens.shape[-1:])
+    for image in range(4):
+        assert torch.allclose(method.targets(given.images, masks)[image], expected[image][masks.targets[image]], atol=1e-4)
+
+
+def test_the_centre_is_saved_and_evaluation_does_not_move_it(tiny_encoder) -> None:
+    method = IJEPA(tiny_encoder, target_centering="position")
+    assert "centre" in method.state_dict() and "new_centre" not in method.state_dict()
+    method.eval()
+    method.training_step(batch(), step())
+    method.after_update(step())
+    assert method.centre.abs().sum() == 0
+
+
+def test_loss_scale_of_a_fresh_model_is_as_known(tiny_encoder) -> None:
+    """FACTS 1.7: predicting zeros against unit-variance targets gives 0.42; a fresh predictor says almost nothing."""
+    loss = IJEPA(tiny_encoder).training_step(batch(16), step(batch_size=16)).loss.item()
+    assert 0.35 < loss < 0.55

@@ -1,0 +1,201 @@
+"""Order, sharing, crops (against Pillow), decoded pictures and batches."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import runner
+from openjepa.core.errors import BadInput
+from openjepa.data import transforms
+from openjepa.data.loader import Loader
+from openjepa.data.order import Order, Split
+from openjepa.data.pictures import Pictures
+from openjepa.data.spec import open_source
+
+
+def test_every_picture_comes_once_an_epoch_in_a_new_order() -> None:
+    order = Order(num_images=12, batch_size=4, seed=0)
+    epochs = [torch.cat([order.indices(step) for step in range(start, start + 3)]) for start in (0, 3)]
+    for epoch in epochs:
+        assert sorted(epoch.tolist()) == list(range(12))
+    assert not torch.equal(*epochs)
+
+
+def test_the_order_of_a_step_is_the_same_wherever_one_starts() -> None:
+    walked = [Order(10, 3, seed=5).indices(step).tolist() for step in range(12)]
+    assert Order(10, 3, seed=5).indices(11).tolist() == walked[11]
+    assert Order(10, 3, seed=6).indices(11).tolist() != walked[11]
+
+
+def test_a_batch_larger_than_the_data_is_refused() -> None:
+    with pytest.raises(BadInput, match="use --set train.batch_size=10 or less"):
+        Order(10, 11, seed=0)
+
+
+def test_rounds_and_ranks_share_a_batch_without_gap_or_overlap() -> None:
+    rows = [
+        row
+        for accumulation_round in range(3)
+        for rank in range(2)
+        for row in range(12)[Split(12, 3, rank, 2).rows(accumulation_round)]
+    ]
+    assert rows == list(range(12))
+    with pytest.raises(BadInput, match="use a multiple of 6"):
+        Split(16, 3, 0, 2)
+
+
+# --- crops ---
+
+
+def pillow_crop(image: np.ndarray, box: tuple[float, float, float, float], size: tuple[int, int]) -> np.ndarray:
+    top, left, height, width = box
+    picture = Image.fromarray(image)
+    resized = picture.resize((size[1], size[0]), Image.Resampling.BILINEAR, box=(left, top, left + width, top + height))
+    return np.asarray(resized, dtype=np.float32)
+
+
+@pytest.mark.parametrize("box", [(0, 0, 40, 60), (3.5, 10.25, 20, 31.5), (5, 5, 8, 9), (0, 0, 12, 12)], ids=str)
+@pytest.mark.parametrize("size", [(16, 16), (24, 12), (50, 70)], ids=str)
+def test_crops_equal_pillows(box: tuple, size: tuple) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
+    tensor = torch.from_numpy(image).permute(2, 0, 1)[None]
+    ours = transforms.crop_resize(tensor, torch.tensor([box]), size)[0].permute(1, 2, 0).numpy()
+    assert np.abs(ours - pillow_crop(image, box, size)).max() <= 1.01  # Pillow rounds to whole levels, twice
+
+
+def test_a_flip_is_a_mirror_image() -> None:
+    images = torch.randint(0, 256, (2, 3, 8, 8), dtype=torch.uint8)
+    boxes = torch.tensor([[0.0, 0.0, 8.0, 8.0]] * 2)
+    flipped = transforms.crop_resize(images, boxes, (8, 8), torch.tensor([True, False]))
+    assert torch.allclose(flipped[0], images[0].float().flip(-1), atol=1e-4)
+    assert torch.allclose(flipped[1], images[1].float(), atol=1e-4)
+
+
+def test_crop_boxes_have_the_area_and_aspect_that_were_asked_for() -> None:
+    sizes = torch.tensor([[100, 150]]).expand(4000, 2)
+    draws = transforms.draw_crops(4000, torch.Generator().manual_seed(0))
+    boxes = transforms.crop_boxes(draws, sizes, scale=(0.3, 1.0), aspect=(0.75, 4 / 3))
+    area, ratio = boxes[:, 2] * boxes[:, 3] / 15000, boxes[:, 3] / boxes[:, 2]
+    assert area.min() >= 0.299 and 0.74 < ratio.min() and ratio.max() < 1.34
+    assert (boxes[:, :2] >= 0).all() and (boxes[:, 0] + boxes[:, 2] <= 100.01).all() and (boxes[:, 1] + boxes[:, 3] <= 150.01).all()
+    assert boxes[:, 0].max() > 30 and boxes[:, 0].min() < 1
+
+
+def test_a_picture_too_long_for_any_crop_gets_the_largest_centred_one() -> None:
+    draws = transforms.draw_crops(8, torch.Generator().manual_seed(0))
+    boxes = transforms.crop_boxes(draws, torch.tensor([[10, 1000]]).expand(8, 2), scale=(0.9, 1.0), aspect=(0.75, 4 / 3))
+    expected = torch.tensor([0.0, (1000 - 40 / 3) / 2, 10.0, 40 / 3])
+    assert torch.allclose(boxes, expected.expand(8, 4), atol=1e-3)
+
+
+def test_stretching_to_the_canvas_does_not_change_what_a_crop_shows() -> None:
+    """A crop of the stretched picture, told the true size, equals the crop of the picture itself."""
+    smooth = torch.linspace(0, 255, 60).expand(3, 40, 60).clone()
+    true = smooth.to(torch.uint8)[None]
+    stretched = torch.nn.functional.interpolate(true.float(), size=(50, 50), mode="bilinear").to(torch.uint8)
+    draws = transforms.draw_crops(1, torch.Generator().manual_seed(3))
+    options = {"size": (16, 16), "scale": (0.3, 1.0), "aspect": (0.75, 4 / 3), "flip": False}
+    direct = transforms.training(true, torch.tensor([[40, 60]]), draws, **options)
+    by_canvas = transforms.training(stretched, torch.tensor([[40, 60]]), draws, **options)
+    assert (direct - by_canvas).abs().max() < 0.1  # of about 5 standard deviations from black to white
+
+
+def test_normalising_uses_imagenets_statistics() -> None:
+    grey = torch.full((1, 3, 2, 2), 255 * 0.5)
+    expected = torch.tensor([(0.5 - m) / s for m, s in zip(transforms.MEAN, transforms.STD, strict=True)])
+    assert torch.allclose(transforms.normalise(grey)[0, :, 0, 0], expected, atol=1e-5)
+
+
+# --- decoded pictures and batches ---
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return runner.make_pictures(tmp_path_factory.mktemp("pictures"), number=20)
+
+
+def loader(source, *, cache: str = "none", workers: int = 0, split: Split | None = None, max_broken: float = 0.5) -> Loader:
+    return Loader(
+        pictures=Pictures(source, image_size=(16, 16), smallest_crop=0.3, cache=cache, num_workers=workers),
+        order=Order(len(source), 8, seed=1),
+        split=split or Split(8),
+        seed=1,
+        image_size=(16, 16),
+        crop_scale=(0.3, 1.0),
+        crop_aspect=(0.75, 4 / 3),
+        flip=True,
+        max_broken=max_broken,
+        device=torch.device("cpu"),
+    )
+
+
+def first(batches, number: int) -> list:
+    return [next(batches) for _ in range(number)]
+
+
+@pytest.mark.parametrize(("cache", "workers"), [("memory", 0), ("none", 2), ("auto", 1)])
+def test_batches_do_not_depend_on_workers_or_cache(folder: Path, cache: str, workers: int) -> None:
+    source = open_source(str(folder))
+    plain = first(loader(source).batches(0), 4)
+    other = first(loader(source, cache=cache, workers=workers).batches(0), 4)
+    for ours, theirs in zip(plain, other, strict=True):
+        assert torch.equal(ours.images, theirs.images) and torch.equal(ours.index, theirs.index)
+
+
+def test_batches_may_begin_anywhere(folder: Path) -> None:
+    source = open_source(str(folder))
+    walked = first(loader(source).batches(0), 5)
+    assert torch.equal(first(loader(source).batches(4), 1)[0].images, walked[4].images)
+
+
+def test_two_processes_and_two_rounds_see_the_parts_of_one_batch(folder: Path) -> None:
+    source = open_source(str(folder))
+    whole = first(loader(source).batches(3), 1)[0].images
+    parts = {}
+    for rank in range(2):
+        batches = loader(source, split=Split(8, 2, rank, 2)).batches(3)
+        for accumulation_round in range(2):
+            parts[accumulation_round, rank] = next(batches).images
+    assert torch.allclose(torch.cat([parts[key] for key in sorted(parts)]), whole, atol=1e-5)
+
+
+@pytest.fixture
+def folder_with_broken(tmp_path: Path) -> Path:
+    folder = runner.make_pictures(tmp_path / "pictures", number=20)
+    (folder / "003.png").write_bytes(b"")
+    (folder / "004.png").write_bytes((folder / "005.png").read_bytes()[:200])
+    return folder
+
+
+@pytest.mark.parametrize("cache", ["memory", "none"])
+def test_a_broken_picture_is_replaced_by_the_next_good_one_and_listed(folder_with_broken: Path, cache: str) -> None:
+    source = open_source(str(folder_with_broken))
+    pictures = Pictures(source, image_size=(16, 16), cache=cache)
+    raw = next(iter(pictures.batches([[3, 4, 5]])))
+    assert torch.equal(raw.images[0], raw.images[2]) and torch.equal(raw.images[1], raw.images[2])
+    names = {Path(path).name: reason for path, reason in raw.broken.items()}
+    assert names.keys() == {"003.png", "004.png"} and names["003.png"] == "empty file"
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_too_many_broken_pictures_stop_with_a_sentence(folder_with_broken: Path, workers: int) -> None:
+    source = open_source(str(folder_with_broken))
+    with pytest.raises(BadInput, match=r"of 20 pictures cannot be decoded so far.*--set data.max_broken="):
+        first(loader(source, workers=workers, max_broken=0.01).batches(0), 10)
+
+
+def test_a_folder_of_broken_pictures_only_is_refused(tmp_path: Path) -> None:
+    for index in range(3):
+        (tmp_path / f"{index}.jpg").write_bytes(b"not a picture")
+    with pytest.raises(BadInput, match="3 pictures in a row cannot be decoded"):
+        Pictures(open_source(str(tmp_path)), image_size=(16, 16), cache="memory")
+
+
+def test_pictures_are_not_enlarged_to_a_canvas_larger_than_themselves(folder: Path) -> None:
+    small = Pictures(open_source(str(folder)), image_size=(224, 224), smallest_crop=0.3)
+    assert max(small.decoder.canvas) < 60
+    large = Pictures(open_source(str(folder)), image_size=(16, 16), smallest_crop=0.25)
+    assert large.decoder.canvas == (32, 32)

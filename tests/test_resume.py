@@ -1,0 +1,173 @@
+"""A killed run continues bit for bit; everything doubtful is refused. Runs are processes of their own, killed with SIGKILL."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+import runner
+from openjepa.engine import checkpoint
+from openjepa.runs import metrics
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return runner.make_pictures(tmp_path_factory.mktemp("pictures"))
+
+
+@pytest.fixture(scope="module")
+def whole(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The uninterrupted run, with pictures cached in memory."""
+    run = tmp_path_factory.mktemp("runs") / "whole"
+    done = runner.command(*runner.words(pictures, run))
+    assert done.returncode == 0, done.stderr
+    return run
+
+
+def losses(run: Path) -> list[float]:
+    return metrics.series(metrics.read(run / "metrics.jsonl"), "train/loss")[1]
+
+
+def copy_of(run: Path, folder: Path) -> Path:
+    subprocess.run(["cp", "-r", str(run), str(folder)], check=True)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kill_at", "workers"),
+    [("step:2", 0), ("backward:7", 2), ("weights:6", 0), ("state:6", 1), ("rename:9", 0)],
+)
+def test_a_run_killed_at_any_moment_continues_bit_for_bit(
+    kill_at: str, workers: int, whole: Path, pictures: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    words = runner.words(pictures, run, f"data.workers={workers}", "data.cache=none")
+    assert runner.killed(kill_at, *words).returncode == -signal.SIGKILL
+    assert not (run / "weights.safetensors").exists()
+    again = runner.command(*words, "--resume")
+    assert again.returncode == 0, again.stderr
+    assert (run / "weights.safetensors").read_bytes() != b""
+    final, expected = (path / f"checkpoints/step-{runner.STEPS:08d}" for path in (run, whole))
+    for name in (checkpoint.WEIGHTS, checkpoint.STATE):
+        ours, theirs = (_tensors(path / name) for path in (final, expected))
+        assert ours == theirs, name
+    assert losses(run) == losses(whole) and len(losses(run)) == runner.STEPS
+    assert not list((run / "checkpoints").glob(".partial*"))
+
+
+def _tensors(path: Path) -> dict[str, bytes]:
+    """Every tensor of a file as bytes: equal means equal bit for bit."""
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        tensors = load_file(path)
+    else:
+        import torch
+
+        state = torch.load(path, weights_only=True)["optimizer"]["state"]
+        tensors = {f"{index}.{name}": value for index, entry in state.items() for name, value in entry.items()}
+    return {name: tensor.numpy().tobytes() for name, tensor in tensors.items()}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_polite_stop_saves_and_exits_cleanly_and_the_run_goes_on(
+    number: signal.Signals, whole: Path, pictures: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    words = runner.words(pictures, run, "train.checkpoint_every=1000")
+    slow = [sys.executable, str(Path(__file__).with_name("slow_steps.py")), *words]
+    process = subprocess.Popen(slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    _wait_for_step(run, 2)
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert "stopped cleanly at step" in out
+    assert json.loads((run / "provenance.json").read_text())["status"] == "stopped"
+    again = runner.command(*words, "--resume")
+    assert again.returncode == 0, again.stderr
+    assert losses(run) == losses(whole)
+
+
+def _wait_for_step(run: Path, step: int) -> None:
+    for _ in range(600):
+        rows = metrics.read(run / "metrics.jsonl")
+        if rows and rows[-1]["step"] >= step:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the run did not start")
+
+
+def test_a_truncated_newest_checkpoint_is_named_and_the_one_before_is_used_with_a_notice(
+    whole: Path, pictures: Path, tmp_path: Path
+) -> None:
+    run = copy_of(whole, tmp_path / "run")
+    weights = run / "checkpoints/step-00000010/weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    again = runner.command(*runner.words(pictures, run), "--resume")
+    assert again.returncode == 0, again.stderr
+    assert "step-00000010 is damaged: weights.safetensors has" in again.stdout
+    assert "continuing from the newest intact checkpoint, step-00000009" in again.stdout
+    assert losses(run) == losses(whole)
+
+
+def test_without_an_intact_checkpoint_nothing_is_started_over(whole: Path, pictures: Path, tmp_path: Path) -> None:
+    run = copy_of(whole, tmp_path / "run")
+    for state in run.glob("checkpoints/*/state.pt"):
+        content = bytearray(state.read_bytes())
+        content[len(content) // 2] ^= 1
+        state.write_bytes(content)
+    again = runner.command(*runner.words(pictures, run), "--resume")
+    assert again.returncode == 2
+    assert "the contents of state.pt were changed" in again.stdout
+    assert "no intact checkpoint" in again.stderr and again.stderr.count("\n") == 1
+
+
+def test_a_changed_config_is_refused_with_the_difference(whole: Path, pictures: Path, tmp_path: Path) -> None:
+    run = copy_of(whole, tmp_path / "run")
+    again = runner.command(*runner.words(pictures, run, "optim.lr=0.5", "method.loss=l2"), "--resume")
+    assert again.returncode == 2
+    assert "optim.lr: 0.001 in the run, 0.5 now" in again.stderr
+    assert "method.loss: 'smooth_l1' in the run, 'l2' now" in again.stderr
+    assert yaml.safe_load((run / "config.yaml").read_text())["optim"]["lr"] == 0.001
+
+
+def test_changed_data_is_refused(whole: Path, pictures: Path, tmp_path: Path) -> None:
+    run = copy_of(whole, tmp_path / "run")
+    changed = runner.make_pictures(tmp_path / "pictures", number=23)
+    config = (run / "config.yaml").read_text().replace(str(pictures), str(changed))
+    (run / "config.yaml").write_text(config)
+    again = runner.command("pretrain", "--run", str(run), "--resume")
+    assert again.returncode == 2
+    assert "has changed since" in again.stderr
+
+
+def test_a_run_folder_in_use_is_not_overwritten(whole: Path, pictures: Path) -> None:
+    before = (whole / "weights.safetensors").read_bytes()
+    again = runner.command(*runner.words(pictures, whole))
+    assert again.returncode == 2 and "already holds a run; add --resume" in again.stderr
+    assert (whole / "weights.safetensors").read_bytes() == before
+
+
+def test_resume_needs_nothing_but_the_folder_and_says_when_there_is_nothing_to_do(whole: Path) -> None:
+    again = runner.command("pretrain", "--run", str(whole), "--resume")
+    assert again.returncode == 0 and "is finished: 10 of 10 steps" in again.stdout
+
+
+def test_a_run_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    again = runner.command("pretrain", "--run", str(tmp_path / "none"), "--resume")
+    assert again.returncode == 2 and "holds no run to resume" in again.stderr
+
+
+def test_a_non_finite_loss_stops_before_the_weights_move(pictures: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    broken = runner.command(*runner.words(pictures, run, "optim.lr=1e30", "optim.clip=null", "optim.warmup=0"))
+    assert broken.returncode == 1
+    assert "is not finite" in broken.stderr and "lower optim.lr" in broken.stderr
+    rows = metrics.read(run / "metrics.jsonl")
+    assert all(abs(row["train/loss"]) < float("inf") for row in rows if "train/loss" in row)

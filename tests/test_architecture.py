@@ -46,7 +46,9 @@ def imported_packages(path: Path) -> set[str]:
 def test_imports_point_downwards(path: Path) -> None:
     package = path.relative_to(ROOT).parts[0]
     for other in imported_packages(path) - {package}:
-        assert LAYERS[other] < LAYERS[package], f"{package} (layer {LAYERS[package]}) imports {other} (layer {LAYERS[other]})"
+        assert LAYERS[other] < LAYERS[package], (
+            f"{package} (layer {LAYERS[package]}) imports {other} (layer {LAYERS[other]})"
+        )
 
 
 def test_every_package_has_a_layer() -> None:

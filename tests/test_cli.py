@@ -4,10 +4,21 @@ import json
 from pathlib import Path
 
 import pytest
-
 import runner
 
-VERBS = ["demo", "pretrain", "evaluate", "masks", "data check", "data info", "report", "runs", "bench masks", "bench step", "doctor"]
+VERBS = [
+    "demo",
+    "pretrain",
+    "evaluate",
+    "masks",
+    "data check",
+    "data info",
+    "report",
+    "runs",
+    "bench masks",
+    "bench step",
+    "doctor",
+]
 
 
 @pytest.fixture
@@ -36,7 +47,7 @@ def test_every_verb_has_help_with_an_example(call, verb: str) -> None:
 
 def test_the_command_alone_says_where_to_start(call) -> None:
     code, out, _ = call()
-    assert code == 0 and "Start with: openjepa demo" in out
+    assert code == 0 and "Start with: openjepa demo" in " ".join(out.split())
 
 
 BAD_INPUT = {
@@ -79,7 +90,7 @@ def test_masks_are_drawn_and_counted(call, tmp_path: Path) -> None:
 
 
 def test_masks_as_a_table_name_rows_and_shares(call) -> None:
-    code, out, _ = call("masks", "--images", "256", "--name", "reference", "--no-picture")
+    code, out, _ = call("masks", "--images", "256", "--name", "reference", "--no-draw")
     assert code == 0 and "context share" in out and "target, column" in out
 
 
@@ -125,9 +136,19 @@ def test_pretrain_evaluate_and_runs_work_together(call, tmp_path: Path) -> None:
 
 
 def test_minutes_are_turned_into_steps_and_the_budget_is_kept_in_mind_on_resume(call, tmp_path: Path) -> None:
-    words = ["pretrain", "--data", "scenes:64", "--run", str(tmp_path / "run"), "--minutes", "0.05", "--model", "vit-nano/8"]
+    words = [
+        "pretrain",
+        "--data",
+        "scenes:64",
+        "--run",
+        str(tmp_path / "run"),
+        "--minutes",
+        "0.05",
+        "--model",
+        "vit-nano/8",
+    ]
     words += ["--set", "data.image_size=32", "--set", "train.batch_size=16"]
-    code, out, errors = call(*words)
-    assert code == 0 and "minutes are about" in out, errors
-    code, out, errors = call(*words, "--resume")
-    assert code == 0 and "is finished" in out, errors
+    code, _, errors = call(*words)
+    assert code == 0 and "minutes are about" in errors, errors
+    code, _, errors = call(*words, "--resume")
+    assert code == 0 and "is finished" in errors, errors

@@ -17,7 +17,17 @@ from openjepa.core.registry import Registry
 
 @pytest.mark.parametrize(
     ("text", "steps"),
-    [("500", 500), (500, 500), ("10 epochs", 200), ("1 epoch", 20), ("0.5 epochs", 10), ("5%", 50), ("0.01%", 1), ("0", 0), ("12 steps", 12)],
+    [
+        ("500", 500),
+        (500, 500),
+        ("10 epochs", 200),
+        ("1 epoch", 20),
+        ("0.5 epochs", 10),
+        ("5%", 50),
+        ("0.01%", 1),
+        ("0", 0),
+        ("12 steps", 12),
+    ],
 )
 def test_durations_are_counted_in_the_unit_people_wrote(text: str | int, steps: int) -> None:
     assert Duration.parse(text).steps(steps_per_epoch=20, total=1000) == steps
@@ -53,7 +63,9 @@ def test_cosine_equals_torchs_annealing() -> None:
 
 
 def test_every_purpose_and_step_has_numbers_of_its_own() -> None:
-    numbers = {seeding.number(seed, purpose, index) for seed in range(5) for purpose in ("a", "b") for index in range(50)}
+    numbers = {
+        seeding.number(seed, purpose, index) for seed in range(5) for purpose in ("a", "b") for index in range(50)
+    }
     assert len(numbers) == 500
     first, again = (torch.rand(3, generator=seeding.generator(1, "masks", 7)) for _ in range(2))
     assert torch.equal(first, again)
@@ -77,7 +89,11 @@ class Part:
 
 
 def test_a_constructor_is_a_schema() -> None:
-    assert options.resolve(Part, {"limits": [0.1, "1e-1"]}, where="part") == {"count": 2, "kind": "a", "limits": (0.1, 0.1)}
+    assert options.resolve(Part, {"limits": [0.1, "1e-1"]}, where="part") == {
+        "count": 2,
+        "kind": "a",
+        "limits": (0.1, 0.1),
+    }
 
 
 @pytest.mark.parametrize(
@@ -128,7 +144,10 @@ def test_two_lengths_are_refused_and_a_word_replaces_the_files() -> None:
     assert config.load({"train": {"epochs": 3}}, ["train.minutes=2"]).train.epochs is None
 
 
-@pytest.mark.parametrize(("content", "message"), [("- a\n", "a config is a mapping"), ("a: [", "not a readable YAML"), (None, "no config file")])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("- a\n", "a config is a mapping"), ("a: [", "not a readable YAML"), (None, "no config file")],
+)
 def test_a_wrong_file_gets_one_clear_sentence(content: str | None, message: str, tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     if content is not None:
@@ -138,7 +157,9 @@ def test_a_wrong_file_gets_one_clear_sentence(content: str | None, message: str,
 
 
 def test_a_resolved_config_says_all_and_means_the_same_when_read_again() -> None:
-    resolved = build.resolve(config.load({}, ["model.name=vit-micro/8", "data.image_size=64", "method.masks.num_targets=3"]))
+    resolved = build.resolve(
+        config.load({}, ["model.name=vit-micro/8", "data.image_size=64", "method.masks.num_targets=3"])
+    )
     assert resolved.method["predictor"] == {"width": 64, "depth": 3, "attention": "joint"}
     assert resolved.method["masks"]["num_targets"] == 3 and resolved.method["masks"]["target_scale"] == [0.15, 0.2]
     assert resolved.monitors["loss"] == {"every": "10"}

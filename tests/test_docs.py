@@ -1,4 +1,4 @@
-"""Code in the documentation runs: every part of docs/adding.md is written to its file and passes the contract; links lead somewhere."""
+"""Code in the documentation runs: every part of docs/adding.md keeps its contract; links lead somewhere."""
 
 import importlib.util
 import re
@@ -14,7 +14,9 @@ from openjepa.core.types import Batch, Features, Grid, Step
 from openjepa.masks.statistics import occupancy
 
 ROOT = Path(__file__).parent.parent
-BLOCKS = re.findall(r"## A (\w+): `openjepa/(\S+)\.py`\n\n```python\n(.*?)```", (ROOT / "docs/adding.md").read_text(), re.S)
+BLOCKS = re.findall(
+    r"## A (\w+): `openjepa/(\S+)\.py`\n\n```python\n(.*?)```", (ROOT / "docs/adding.md").read_text(), re.S
+)
 REGISTRIES = {
     "mask": contracts.mask_strategies,
     "method": contracts.methods,
@@ -94,13 +96,24 @@ def test_the_documented_monitor_yields_names_and_numbers(part, tiny_encoder) -> 
 
 
 def test_the_one_file_example_learns_more_than_random_weights_know() -> None:
-    done = subprocess.run([sys.executable, str(ROOT / "examples/train_in_one_file.py"), "150"], capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples/train_in_one_file.py"), "150"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
     assert done.returncode == 0, done.stderr
-    before, after = (float(re.search(rf"{name}:\s+([\d.]+) %", done.stdout)[1]) for name in ("random weights", "I-JEPA"))
+    before, after = (
+        float(re.search(rf"{name}:\s+([\d.]+) %", done.stdout)[1]) for name in ("random weights", "I-JEPA")
+    )
     assert after > before > 25
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))],
+    ids=lambda page: page.name,
+)
 def test_links_lead_to_files_that_exist(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         if not target.startswith(("http", "mailto")):

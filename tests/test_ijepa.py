@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from openjepa.core import schedule
+from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, Masks, Step
 from openjepa.methods.ijepa import IJEPA, PredictorOptions
 from openjepa.models.vit import VisionTransformer
@@ -34,6 +35,9 @@ def slow_targets(method: IJEPA, image: torch.Tensor, block: torch.Tensor) -> tor
         return torch.stack(vectors)
     if method.target_masking == "input":
         tokens = method.target_encoder(image[None], block[None])[0]
+    elif method.target_blocks > 1:
+        layers = list(method.target_encoder.layers(image[None]))[-method.target_blocks :]
+        tokens = torch.stack([F.layer_norm(layer[0], layer.shape[-1:]) for layer in layers]).mean(dim=0)[block]
     else:
         tokens = method.target_encoder(image[None])[0][block]
     return torch.stack([(t - t.mean()) / (t.var(unbiased=False) + 1e-5).sqrt() for t in tokens])
@@ -66,7 +70,9 @@ def slow_loss(method: IJEPA, images: torch.Tensor, masks: Masks) -> torch.Tensor
         if masks.context_valid is not None:
             context = context[masks.context_valid[image]]
         for block in masks.targets[image]:
-            difference = (slow_prediction(method, images[image], context, block) - slow_targets(method, images[image], block)).abs()
+            difference = (
+                slow_prediction(method, images[image], context, block) - slow_targets(method, images[image], block)
+            ).abs()
             if method.loss == "l2":
                 errors.append(difference**2)
             else:
@@ -74,11 +80,18 @@ def slow_loss(method: IJEPA, images: torch.Tensor, masks: Masks) -> torch.Tensor
     return torch.stack(errors).mean()
 
 
-CHOICES = itertools.product(["joint", "shared"], ["smooth_l1", "l2"], [("encoder", "output"), ("encoder", "input"), ("pixels", "output")], ["side", "pad"])
+CHOICES = itertools.product(
+    ["joint", "shared"],
+    ["smooth_l1", "l2"],
+    [("encoder", "output"), ("encoder", "input"), ("pixels", "output")],
+    ["side", "pad"],
+)
 
 
 @pytest.mark.parametrize(("attention", "loss", "target", "equalize"), CHOICES)
-def test_the_loss_equals_a_slow_obvious_version(tiny_encoder: VisionTransformer, attention, loss, target, equalize) -> None:
+def test_the_loss_equals_a_slow_obvious_version(
+    tiny_encoder: VisionTransformer, attention, loss, target, equalize
+) -> None:
     method = IJEPA(
         tiny_encoder,
         masks={"name": "multiblock", "equalize": equalize},
@@ -92,6 +105,22 @@ def test_the_loss_equals_a_slow_obvious_version(tiny_encoder: VisionTransformer,
     fast = method.training_step(batch(), step()).loss
     slow = slow_loss(method, batch().images, method.masks(batch(), step()))
     assert torch.allclose(fast, slow, rtol=1e-4)
+
+
+def test_targets_of_several_blocks_equal_the_slow_version(tiny_encoder) -> None:
+    for parameter in tiny_encoder.parameters():  # the blocks of a fresh encoder do next to nothing
+        parameter.data += 0.2 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+    method, masks = IJEPA(tiny_encoder, target_blocks=2), IJEPA(tiny_encoder).masks(batch(), step())
+    fast = method.training_step(batch(), step()).loss
+    assert torch.allclose(fast, slow_loss(method, batch().images, masks), rtol=1e-4)
+    last_only = IJEPA(tiny_encoder).targets(batch().images, masks)
+    assert (method.targets(batch().images, masks) - last_only).abs().mean() > 0.1
+
+
+@pytest.mark.parametrize("options", [{"target_blocks": 3}, {"target_blocks": 2, "target_masking": "input"}], ids=str)
+def test_targets_of_blocks_that_cannot_be_had_are_refused(tiny_encoder, options: dict) -> None:
+    with pytest.raises(BadInput, match="target_blocks"):
+        IJEPA(tiny_encoder, **options)
 
 
 def test_gradient_reaches_context_encoder_and_predictor_and_never_the_target_encoder(tiny_encoder) -> None:
@@ -133,7 +162,7 @@ def test_masks_of_an_image_do_not_depend_on_how_the_batch_is_shared(tiny_encoder
 
 def test_drop_path_of_an_image_does_not_depend_on_how_the_batch_is_shared(tiny_encoder) -> None:
     tiny_encoder.drop_path = 0.5
-    method, given = IJEPA(tiny_encoder), batch(8)
+    method, given = IJEPA(tiny_encoder).train(), batch(8)
     whole_step, half_step = step(batch_size=8), step(batch_size=8, rows=slice(4, 8))
     whole = method.predict(given, method.masks(given, whole_step), whole_step)
     second = Batch(given.images[4:], given.index[4:])
@@ -155,7 +184,9 @@ def test_centring_removes_what_a_place_has_in_every_image(tiny_encoder) -> None:
     masks = method.masks(given, step(1))
     expected = F.layer_norm(tokens - tokens.mean(dim=0), tokens.shape[-1:])
     for image in range(4):
-        assert torch.allclose(method.targets(given.images, masks)[image], expected[image][masks.targets[image]], atol=1e-4)
+        assert torch.allclose(
+            method.targets(given.images, masks)[image], expected[image][masks.targets[image]], atol=1e-4
+        )
 
 
 def test_the_centre_is_saved_and_evaluation_does_not_move_it(tiny_encoder) -> None:

@@ -70,7 +70,10 @@ def test_the_archive_has_the_official_names_and_shapes(encoder: VisionTransforme
     assert {"module.norm.weight", "module.blocks.0.norm1.weight", "module.blocks.0.attn.proj.bias"} <= shapes.keys()
     predictor = {name: tuple(tensor.shape) for name, tensor in archive["predictor"].items()}
     assert predictor["module.mask_token"] == (1, 1, 32) and predictor["module.predictor_pos_embed"] == (1, 36, 32)
-    assert predictor["module.predictor_embed.weight"] == (32, 64) and predictor["module.predictor_proj.weight"] == (64, 32)
+    assert predictor["module.predictor_embed.weight"] == (32, 64) and predictor["module.predictor_proj.weight"] == (
+        64,
+        32,
+    )
     assert {"module.predictor_norm.bias", "module.predictor_blocks.1.mlp.fc2.weight"} <= predictor.keys()
 
 

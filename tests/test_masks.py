@@ -112,7 +112,16 @@ def test_a_side_cut_keeps_what_one_scan_meets_first() -> None:
 
 def test_scans_are_the_eight_walks_over_a_hand_made_grid() -> None:
     walks = {tuple(walk) for walk in scan_orders(Grid(2, 2)).tolist()}
-    assert walks == {(0, 1, 2, 3), (2, 3, 0, 1), (1, 0, 3, 2), (3, 2, 1, 0), (0, 2, 1, 3), (2, 0, 3, 1), (1, 3, 0, 2), (3, 1, 2, 0)}
+    assert walks == {
+        (0, 1, 2, 3),
+        (2, 3, 0, 1),
+        (1, 0, 3, 2),
+        (3, 2, 1, 0),
+        (0, 2, 1, 3),
+        (2, 0, 3, 1),
+        (1, 3, 0, 2),
+        (3, 1, 2, 0),
+    }
 
 
 def test_padding_keeps_every_free_patch() -> None:
@@ -250,7 +259,10 @@ def test_rasterized_quadrants_on_a_hand_made_grid() -> None:
     assert len({tuple(row) for row in masks.context.tolist()}) == 4
 
 
-@pytest.mark.parametrize(("strategy", "grid"), [(Rasterized(), Grid(7, 8)), (Random(target_scale=0.01), Grid(2, 2)), (Block(target_scale=0.95), Grid(2, 2))])
+@pytest.mark.parametrize(
+    ("strategy", "grid"),
+    [(Rasterized(), Grid(7, 8)), (Random(target_scale=0.01), Grid(2, 2)), (Block(target_scale=0.95), Grid(2, 2))],
+)
 def test_grids_that_do_not_fit_are_refused(strategy, grid: Grid) -> None:
     with pytest.raises(BadInput, match="use|choose"):
         strategy(4, grid, generator())

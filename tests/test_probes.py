@@ -47,7 +47,9 @@ def test_logistic_equals_scikit_learn(strength: float) -> None:
 
 def test_logistic_ignores_a_constant_channel() -> None:
     train, test = clouds(), clouds(seed=1)
-    padded = [Features(torch.cat([part.vectors, torch.full((300, 1), 7.0)], dim=1), part.labels) for part in (train, test)]
+    padded = [
+        Features(torch.cat([part.vectors, torch.full((300, 1), 7.0)], dim=1), part.labels) for part in (train, test)
+    ]
     assert Logistic().fit(padded[0]).score(padded[1]) == Logistic().fit(train).score(test)
 
 
@@ -74,7 +76,9 @@ def test_shuffled_labels_fall_to_chance(name: str) -> None:
     train, test = clouds(1000), clouds(1000, seed=1)
     generator = torch.Generator().manual_seed(0)
     # Both sets are shuffled: a probe fitted to noise may still send whole clouds to one class, which could be the right one.
-    shuffled = [Features(part.vectors, part.labels[torch.randperm(1000, generator=generator)]) for part in (train, test)]
+    shuffled = [
+        Features(part.vectors, part.labels[torch.randperm(1000, generator=generator)]) for part in (train, test)
+    ]
     assert probes[name]().fit(shuffled[0]).score(shuffled[1])["accuracy"] == pytest.approx(1 / 3, abs=0.06)
 
 
@@ -101,6 +105,8 @@ def test_features_are_extracted_in_eval_mode_without_gradients_and_in_order() ->
 
     levels = torch.arange(10, dtype=torch.uint8)[:, None, None, None].expand(10, 3, 8, 8).contiguous()
     spy = Spy().train()
-    found = features.extract(Pictures(ArraySource("grey", levels), image_size=(8, 8)), spy.pool, image_size=(8, 8), batch_size=4)
+    found = features.extract(
+        Pictures(ArraySource("grey", levels), image_size=(8, 8)), spy.pool, image_size=(8, 8), batch_size=4
+    )
     assert spy.modes == [(False, False)] * 3 and spy.training
     assert (found[1:, 0] > found[:-1, 0]).all()

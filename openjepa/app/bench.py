@@ -5,6 +5,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -54,8 +55,8 @@ def step(words: list[str], *, num_steps: int) -> dict[str, Any]:
     seconds, mask_seconds, peaks = [], [], []
     for index in range(num_steps):
         peaks.append(_matmul_flops_per_second(chosen))
-        seconds.append(_seconds(lambda index=index: bench.run(index)))
-        mask_seconds.append(_seconds(lambda index=index: bench.masks(index)))
+        seconds.append(_seconds(partial(bench.run, index)))
+        mask_seconds.append(_seconds(partial(bench.masks, index)))
     typical, peak = statistics.median(seconds), statistics.median(peaks)
     return {
         "model": config.model.name,

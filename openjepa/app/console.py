@@ -1,4 +1,7 @@
-"""What a person sees while work goes on: a progress bar on a terminal, plain lines elsewhere, nothing on other ranks."""
+"""What a person sees while work goes on: a progress bar on a terminal, plain lines elsewhere, nothing on other ranks.
+
+All of it goes to stderr; stdout is for results, so that `--json` output can be piped.
+"""
 
 import sys
 import time
@@ -14,7 +17,7 @@ from openjepa.engine import distributed
 T = TypeVar("T")
 LINE_SECONDS = 15.0  # between two plain lines
 
-out = Console(highlight=False, soft_wrap=True)
+out = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def notice(text: str) -> None:
@@ -68,7 +71,7 @@ class TrainingProgress:
             self.last_line = elapsed
             left = elapsed / max(step - self.start, 1) * (self.total - step)
             notice(f"step {step}/{self.total} · {self._numbers()} · {duration(left)} left")
-            sys.stdout.flush()
+            sys.stderr.flush()
 
     def _numbers(self) -> str:
         words = []

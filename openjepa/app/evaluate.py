@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from openjepa.app import build, console
-from openjepa.app.load import Which, load_encoder, read_weights
-from openjepa.core.config import Config
+from openjepa.app import console
+from openjepa.app.load import Which, load_encoder
 from openjepa.core.contracts import Source, probes
 from openjepa.core.types import Features
 from openjepa.data.pictures import Pictures
@@ -49,9 +48,7 @@ def evaluate(
     """Scores of a run, kept in RUN/evals."""
     encoder = load_encoder(run, which)
     assert isinstance(encoder, VisionTransformer)
-    opened = [
-        open_task(name, image_size=encoder.image_size, num_train=num_train, num_test=num_test) for name in tasks
-    ]
+    opened = [open_task(name, image_size=encoder.image_size, num_train=num_train, num_test=num_test) for name in tasks]
     scores = score(encoder, random_like(encoder), opened, probe_names)
     if RunFolder(Path(run)).holds_a_run:
         _store(RunFolder(Path(run)), scores)
@@ -69,7 +66,9 @@ def score(
             train, test = (extractor.features(part, name, pool) for part in (task.train, task.test))
             for probe in probe_names:
                 accuracy = probes[probe]().fit(train).score(test)["accuracy"]
-                scores.append(Score(task.name, probe, name, accuracy, _chance(task), len(train.labels), len(test.labels)))
+                scores.append(
+                    Score(task.name, probe, name, accuracy, _chance(task), len(train.labels), len(test.labels))
+                )
     return scores
 
 

@@ -32,7 +32,7 @@ def load(run: str | Path) -> Method:
 
 
 def load_encoder(run: str | Path, which: Which = "target") -> nn.Module:
-    """`encoder(images) -> [B, N, D]`, `encoder.pool(images) -> [B, D]`. The target encoder, as in the paper, or the context encoder."""
+    """`encoder(images) -> [B, N, D]`, `encoder.pool(images) -> [B, D]`; the target encoder, as in the paper, by default."""
     if Path(run).name.endswith((".pth.tar", ".pth")):
         return reference.read_encoder(Path(run), which)
     method = load(run)
@@ -74,6 +74,7 @@ def weights_file(path: Path) -> Path:
     if damaged:
         raise damaged[0]
     raise BadInput(f'no weights in "{path}"; expected a run folder, a checkpoint folder or a weights.safetensors file')
+
 
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

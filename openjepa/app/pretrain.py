@@ -71,7 +71,9 @@ def _config(given: Config | Mapping[str, Any] | None, folder: RunFolder, resumes
         if not resumes:
             return configs.load({})
         if not folder.holds_a_run:
-            raise BadInput(f"{folder.path} holds no run to resume; give the settings of a new one, or another --run folder")
+            raise BadInput(
+                f"{folder.path} holds no run to resume; give the settings of a new one, or another --run folder"
+            )
         return configs.load(resume.stored_config(folder))
     return given if isinstance(given, Config) else configs.load(given)
 
@@ -179,7 +181,9 @@ class _Job:
         left = budget - (time.perf_counter() - began)
         steps = max(round(OVERHEAD * left / clock.seconds_per_step), 1)
         steps = distributed.from_main(steps)
-        console.notice(f"{self.config.train.minutes:g} minutes are about {steps} steps of {clock.seconds_per_step:.3f} s")
+        console.notice(
+            f"{self.config.train.minutes:g} minutes are about {steps} steps of {clock.seconds_per_step:.3f} s"
+        )
         return steps
 
     def _announce(self, minutes: float | None) -> None:
@@ -215,7 +219,9 @@ class _Job:
             status = "finished" if is_finished else "stopped"
             write_json(self.folder.provenance, {**record, "status": status, "steps": done, "ended": provenance.now()})
             if not is_finished:
-                console.notice(f"stopped cleanly at step {done} of {total}; continue with --run {self.folder.path} --resume")
+                console.notice(
+                    f"stopped cleanly at step {done} of {total}; continue with --run {self.folder.path} --resume"
+                )
         distributed.barrier()
         return Result(self.folder.path, done, is_finished)
 
@@ -259,9 +265,7 @@ class _Saver:
             return
         config = self.job.config
         saved = checkpoint.Checkpoint(step, self.method.state_dict(), self.optimizer.state_dict())
-        checkpoint.save(
-            self.job.folder.checkpoints, saved, metadata=metadata(config, step), keep=config.train.keep
-        )
+        checkpoint.save(self.job.folder.checkpoints, saved, metadata=metadata(config, step), keep=config.train.keep)
         if self.loader.broken:
             write_broken(self.job.folder, self.loader.broken)
 

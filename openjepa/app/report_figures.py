@@ -167,6 +167,9 @@ def neighbours_section(study: Study) -> Section:
     images = study.shown.images
     queries = torch.arange(min(NUM_QUERIES, len(images)))
     found = neighbours.nearest(study.tokens.mean(dim=1), queries)
-    text = f"Of {len(images):,} pictures, those whose features are nearest to the first of each row. {words.NEIGHBOURS}"
+    text = (
+        f"Of {len(images):,} pictures of the {study.shown.split} split, those whose features are nearest to the first of "
+        f"each row. {words.NEIGHBOURS}"
+    )
     body = paragraph(text) + figure_html(neighbours.figure(images, queries, found), "nearest neighbours")
     return Section("neighbours", "Nearest neighbours", body)

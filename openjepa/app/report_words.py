@@ -12,8 +12,8 @@ MASKS = """The context encoder sees only the patches in full colour. From them t
 target encoder finds in each tinted block; faded patches play no part in this draw. Every training step draws new
 masks."""
 
-COVERAGE = """Blocks must fit into the picture, so the middle is asked for more often than the edges. A chance of 0
-anywhere, or a side that differs from its opposite, would be a fault."""
+COVERAGE = """Blocks must fit into the picture, so block masks ask for the middle more often than for the edges. A
+chance of 0 anywhere, or a side that differs from its opposite, would be a fault."""
 
 ATTENTION = """Where a patch looks while its token is computed. Pick a picture and a patch: every head shows the
 patches it reads from, brightest where it reads most; attention spread evenly stays dark. Healthy heads differ from

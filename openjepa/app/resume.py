@@ -22,7 +22,9 @@ def stored_config(folder: RunFolder) -> dict[str, Any]:
 
 def check_new(folder: RunFolder) -> None:
     if folder.holds_a_run:
-        raise BadInput(f"{folder.path} already holds a run; add --resume to continue it, or choose another --run folder")
+        raise BadInput(
+            f"{folder.path} already holds a run; add --resume to continue it, or choose another --run folder"
+        )
 
 
 def check_same(folder: RunFolder, config: Config, fingerprint: str, provenance: dict[str, Any]) -> None:

@@ -139,7 +139,8 @@ def masks(
     batch_size: int = 128,
     images: int = 4096,
     seed: int = 0,
-    picture: Path | None = Path("masks.png"),
+    picture: Path = Path("masks.png"),
+    draw: bool = True,
     set_: Overrides = None,
     json: AsJson = False,
 ) -> None:
@@ -155,18 +156,25 @@ def masks(
     batch_size: Matters for reference, whose context depends on it.
     images: How many to count over.
     seed: Of the draws.
-    picture: Where to save examples and coverage; --no-picture for none.
+    picture: Where to save examples and coverage.
+    draw: --no-draw prints only.
     set_: Options of the strategy, such as --set num_targets=2.
     json: Print JSON instead of a table.
     """
     from openjepa.app import inspect_masks
 
     found = inspect_masks.inspect(
-        name, set_ or [], image_size=image_size, patch_size=patch_size, batch_size=batch_size, num_images=images, seed=seed
+        name,
+        set_ or [],
+        image_size=image_size,
+        patch_size=patch_size,
+        batch_size=batch_size,
+        num_images=images,
+        seed=seed,
     )
-    if picture is not None:
+    if draw:
         inspect_masks.draw(found, picture)
-    tables.coverage(found.coverage, as_json=json, picture=picture)
+    tables.coverage(found.coverage, as_json=json, picture=picture if draw else None)
 
 
 @data.command
@@ -273,7 +281,7 @@ def _stored(run: Path | None, resume: bool) -> dict:
 def main() -> None:
     """Runs the command; one clear sentence on stderr and an exit code for everything a user can mend."""
     try:
-        app(exit_on_error=False, print_error=False)
+        app(sys.argv[1:], exit_on_error=False, print_error=False)
     except OpenJepaError as error:
         _fail(str(error), error.exit_code)
     except CycloptsError as error:

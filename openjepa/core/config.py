@@ -42,7 +42,9 @@ class DataConfig(Section):
 class ModelConfig(Section):
     name: str = "vit-tiny/16"
     drop_path: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    rescale_init: bool = False  # divide branch outputs by √(2·depth); FACTS: written but not in force in the published runs
+    rescale_init: bool = (
+        False  # divide branch outputs by √(2·depth); FACTS: written but not in force in the published runs
+    )
     patch_init: Annotated[float, Field(gt=0)] = 0.02  # standard deviation of the patch embedding's first weights
     checkpoint_activations: bool = False
 
@@ -91,7 +93,9 @@ class Config(Section):
     method: Annotated[dict[str, Any], BeforeValidator(lambda given: _with_name(given))] = {}
     optim: OptimConfig = OptimConfig()
     train: TrainConfig = TrainConfig()
-    monitors: Annotated[dict[str, dict[str, Any] | Literal[False]], BeforeValidator(lambda given: _with_default_monitors(given))] = {}
+    monitors: Annotated[
+        dict[str, dict[str, Any] | Literal[False]], BeforeValidator(lambda given: _with_default_monitors(given))
+    ] = {}
 
 
 def _with_name(given: Any) -> Any:
@@ -169,4 +173,6 @@ def _apply(values: dict[str, Any], override: str) -> None:
     try:
         values[keys[-1]] = yaml.safe_load(text)
     except yaml.YAMLError:
-        raise BadInput(f'the value in "--set {override}" is not readable; put text with special characters in quotes') from None
+        raise BadInput(
+            f'the value in "--set {override}" is not readable; put text with special characters in quotes'
+        ) from None

@@ -37,7 +37,7 @@ class Method(nn.Module, ABC):
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
         """The whole method: a batch in, a loss out."""
 
-    def after_update(self, step: Step) -> None:  # noqa: B027 - doing nothing is a fine default
+    def after_update(self, step: Step) -> None:
         """What follows the optimiser, such as a moving average."""
 
     @classmethod
@@ -77,7 +77,8 @@ class View:
 
 
 class Monitor(Protocol):
-    every: Duration
+    @property
+    def every(self) -> Duration: ...
 
     def __call__(self, view: View) -> Iterable[tuple[str, float]]: ...
 
@@ -114,4 +115,6 @@ probes: Registry[type[Probe]] = Registry("probe", "openjepa.probes")
 monitors: Registry[type[Monitor]] = Registry("monitor", "openjepa.monitors")
 
 # A part inside a part's options: {name: multiblock, num_targets: 2}, completed with the defaults of the one it names.
-MaskOptions = Annotated[dict[str, Any], AfterValidator(partial(options.resolve_named, mask_strategies, default="multiblock"))]
+MaskOptions = Annotated[
+    dict[str, Any], AfterValidator(partial(options.resolve_named, mask_strategies, default="multiblock"))
+]

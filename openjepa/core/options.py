@@ -15,14 +15,16 @@ from openjepa.core.registry import Registry, did_you_mean
 
 def schema(part: type) -> type[BaseModel]:
     """The keyword-only arguments of a class as a pydantic model that refuses unknown keys."""
-    hints = typing.get_type_hints(part.__init__, include_extras=True)
+    hints = typing.get_type_hints(part.__init__, include_extras=True)  # type: ignore[misc]
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(part).parameters.items():
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
             fields[name] = (hints[name], default)
     return create_model(
-        part.__name__, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True, validate_default=True), **fields
+        part.__name__,
+        __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True, validate_default=True),
+        **fields,
     )
 
 

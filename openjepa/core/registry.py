@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """ '; did you mean "x"?' or the list of what there is."""
+    """'; did you mean "x"?' or the list of what there is."""
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1)
     return f'; did you mean "{close[0]}"?' if close else f"; known: {', '.join(known)}"

@@ -85,7 +85,7 @@ class LossOutput:
     """What a training step returns: the loss, numbers to log, and tensors (detached) that monitors may look at."""
 
     loss: Tensor  # scalar
-    metrics: dict[str, float | Tensor] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
 

@@ -7,7 +7,7 @@ be decoded is replaced by the next one that can, always the same one, and rememb
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeVar, runtime_checkable
 
@@ -76,7 +76,8 @@ class Decoder(Dataset):
                 broken[error.path] = error.reason
         path, reason = next(iter(broken.items()))
         raise BadInput(
-            f"{len(broken)} pictures in a row cannot be decoded, the first is {path} ({reason}); look at them with openjepa data check"
+            f"{len(broken)} pictures in a row cannot be decoded, the first is {path} ({reason}); "
+            "look at them with openjepa data check"
         )
 
     def _decode(self, index: int) -> tuple[Tensor, tuple[int, int]]:
@@ -128,13 +129,13 @@ class Pictures:
     def __len__(self) -> int:
         return len(self.decoder)
 
-    def batches(self, indices: Iterable[Sequence[int]]) -> Iterable[Raw]:
+    def batches(self, indices: Iterable[list[int]]) -> Iterable[Raw]:
         """One Raw for each list of indices, in order; lazily, so the lists may go on for ever."""
         if self.cached is not None:
             return (self._from_cache(torch.as_tensor(chosen)) for chosen in indices)
         return DataLoader(
             self.decoder,
-            batch_sampler=indices,  # type: ignore[arg-type] - any iterable of lists will do
+            batch_sampler=indices,
             num_workers=self.num_workers,
             collate_fn=_collate,
             worker_init_fn=workers.start if self.num_workers else None,
@@ -152,7 +153,7 @@ class Pictures:
     def _decode_all(self, track: Track | None) -> Raw:
         source = self.decoder.source
         render = getattr(source, "render", None)
-        chunks = [range(start, min(start + 256, len(self))) for start in range(0, len(self), 256)]
+        chunks = [list(range(start, min(start + 256, len(self)))) for start in range(0, len(self), 256)]
         parts: Iterable[Raw]
         if render is not None:
             parts = (_all_of(render(chunk)[0]) for chunk in chunks)

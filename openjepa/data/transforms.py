@@ -34,10 +34,8 @@ def draw_crops(batch_size: int, generator: torch.Generator) -> CropDraws:
     return CropDraws(area, aspect, place, flip.squeeze(1))
 
 
-def crop_boxes(
-    draws: CropDraws, sizes: Tensor, *, scale: tuple[float, float], aspect: tuple[float, float]
-) -> Tensor:
-    """sizes [B, 2] -> boxes [B, 4] (top, left, height, width) in pixels: random area and log-uniform aspect, as RandomResizedCrop."""
+def crop_boxes(draws: CropDraws, sizes: Tensor, *, scale: tuple[float, float], aspect: tuple[float, float]) -> Tensor:
+    """[B, 2] -> [B, 4] (top, left, height, width) in pixels: random area, log-uniform aspect, as RandomResizedCrop."""
     height, width = sizes.float().unbind(dim=1)
     area = (scale[0] + (scale[1] - scale[0]) * draws.area) * (height * width)[:, None]  # [B, tries]
     log_low, log_high = math.log(aspect[0]), math.log(aspect[1])

@@ -99,8 +99,7 @@ def _step(training: Training, index: int, batches: Iterator[Batch]) -> View:
 def _gradients(training: Training, batch: Batch, step: Step, is_last: bool) -> LossOutput:
     """Adds this round's gradients; processes exchange them in the last round only."""
     trained = training.trained
-    waits = isinstance(trained, DistributedDataParallel) and not is_last
-    with trained.no_sync() if waits else nullcontext():
+    with trained.no_sync() if isinstance(trained, DistributedDataParallel) and not is_last else nullcontext():
         with devices.autocast(training.precision, training.device):
             output: LossOutput = trained(batch, step)
         if _is_check_due(training, step.index) and not math.isfinite(output.loss.item()):

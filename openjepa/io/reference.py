@@ -106,7 +106,9 @@ def encoder_to_official(encoder: VisionTransformer) -> dict[str, Tensor]:
 
 
 def predictor_to_official(predictor: Predictor, grid: Grid) -> dict[str, Tensor]:
-    state = {_renamed(name, PREDICTOR_NAMES): tensor.detach().clone() for name, tensor in predictor.state_dict().items()}
+    state = {
+        _renamed(name, PREDICTOR_NAMES): tensor.detach().clone() for name, tensor in predictor.state_dict().items()
+    }
     state["predictor_pos_embed"] = positions.sincos(grid, predictor.width)[None].clone()
     return state
 
@@ -123,7 +125,9 @@ def _size(*, dim: int, depth: int, mlp_hidden: int) -> Size:
     for size in SIZES.values():
         if (size.dim, size.depth, size.mlp_hidden) == (dim, depth, mlp_hidden):
             return size
-    raise BadInput(f"no known model has width {dim}, {depth} blocks and an MLP of {mlp_hidden}; known: {', '.join(SIZES)}")
+    raise BadInput(
+        f"no known model has width {dim}, {depth} blocks and an MLP of {mlp_hidden}; known: {', '.join(SIZES)}"
+    )
 
 
 def _renamed(name: str, prefixes: Any) -> str:

@@ -63,7 +63,9 @@ def block_maps(top: Tensor, left: Tensor, height: Tensor, width: Tensor, grid: G
 def check_range(name: str, limits: Range, *, low: float, high: float) -> None:
     """At the door: low < start ≤ end ≤ high."""
     if not low < limits[0] <= limits[1] <= high:
-        raise BadInput(f"{name} {list(limits)} is not a range above {low:g} and up to {high:g}; write [smaller, larger]")
+        raise BadInput(
+            f"{name} {list(limits)} is not a range above {low:g} and up to {high:g}; write [smaller, larger]"
+        )
 
 
 def check_count(name: str, count: int) -> None:

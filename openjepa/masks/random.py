@@ -21,7 +21,9 @@ class Random:
     def __call__(self, batch_size: int, grid: Grid, generator: torch.Generator) -> Masks:
         num_targets = round(self.target_scale * grid.size)
         if not 0 < num_targets < grid.size:
-            raise BadInput(f"target_scale {self.target_scale:g} leaves no target or no context on a {grid} grid; use 0.5")
+            raise BadInput(
+                f"target_scale {self.target_scale:g} leaves no target or no context on a {grid} grid; use 0.5"
+            )
         order = torch.rand(batch_size, grid.size, generator=generator).argsort(dim=1)  # [B, N]
         targets, context = order.split([num_targets, grid.size - num_targets], dim=1)
         return Masks(context.sort(dim=1).values, targets.sort(dim=1).values[:, None])

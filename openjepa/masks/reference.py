@@ -1,4 +1,4 @@
-"""The published multi-block sampling with its quirks, to reproduce published numbers (own code, from the facts in docs/reference.md).
+"""The published multi-block sampling with its quirks, to reproduce published numbers (own code, facts: docs/reference.md).
 
 Kept on purpose: one random number sets both scale and aspect; sizes stop one short of the grid; the last row and column are
 never used; contexts are cut to the shortest of the batch by dropping their highest indices, so from the bottom right; and when
@@ -47,16 +47,13 @@ class Reference:
         """The published code redraws a block of fixed size for ever when it has min_keep patches or fewer."""
         if min(grid) < 2:
             raise BadInput(f"reference masks need at least two rows and columns, not a {grid} grid; use multiblock")
-        smallest = min(
-            size_for(grid, self.target_scale, self.target_aspect, u / 1000).area for u in range(1000)
-        )
+        smallest = min(size_for(grid, self.target_scale, self.target_aspect, u / 1000).area for u in range(1000))
         largest_context = size_for(grid, self.context_scale, (1.0, 1.0), 0.0).area
         if min(smallest, largest_context) <= self.min_keep:
             works = min(smallest, largest_context) - 1
             raise BadInput(
                 f"min_keep {self.min_keep} is not below the smallest target block of a {grid} grid, {smallest} patches; "
-                f"use min_keep={works}"
-                + ("" if works > 0 else " with a larger grid")
+                f"use min_keep={works}" + ("" if works > 0 else " with a larger grid")
             )
 
     def _contexts(self, blocks: Tensor, size: BlockSize, grid: Grid, generator: torch.Generator) -> Tensor:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from openjepa.core import options, schedule
 from openjepa.core.contracts import MaskOptions, Method, mask_strategies, methods
+from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, LossOutput, Masks, Step
 from openjepa.engine import distributed
 from openjepa.models.predictor import Predictor
@@ -38,6 +39,9 @@ class PredictorOptions:
 
 @methods.register("ijepa")
 class IJEPA(Method):
+    centre: Tensor  # [N, D], what a place has on average over images
+    new_centre: Tensor  # [N, D], the sum of this step's batch means, which will move it
+
     def __init__(
         self,
         encoder: VisionTransformer,
@@ -47,6 +51,7 @@ class IJEPA(Method):
         loss: Literal["smooth_l1", "l2"] = "smooth_l1",
         targets: Literal["encoder", "pixels"] = "encoder",
         target_masking: Literal["output", "input"] = "output",
+        target_blocks: Annotated[int, Field(ge=1)] = 1,
         target_centering: Literal["none", "position"] = "none",
         momentum: tuple[Share, Share] = (0.996, 1.0),
     ) -> None:
@@ -58,10 +63,10 @@ class IJEPA(Method):
         self.loss = loss
         self.target_kind = targets
         self.target_masking = target_masking
+        self.target_blocks = _checked_blocks(target_blocks, encoder, target_masking)
         self.momentum = momentum
         self.is_centred = target_centering == "position"
         if self.is_centred:
-            # The mean target of each place over images, and the sum of this step's batch means that will move it.
             self.register_buffer("centre", torch.zeros(encoder.grid.size, encoder.dim))
             self.register_buffer("new_centre", torch.zeros(encoder.grid.size, encoder.dim), persistent=False)
             self.num_new_centres = 0
@@ -87,7 +92,7 @@ class IJEPA(Method):
             return F.layer_norm(patches.float(), patches.shape[-1:])  # normalised patch by patch, as in MAE
         if self.target_masking == "input":
             return _normalised(self._targets_seen_alone(images, masks))
-        tokens = self.target_encoder(images)  # [B, N, D]
+        tokens = self._target_tokens(images)  # [B, N, D]
         if self.is_centred:
             tokens = self._centred(tokens)
         return pick(_normalised(tokens), masks.targets)
@@ -96,7 +101,7 @@ class IJEPA(Method):
         """-> [B, M, T, D]: the context encoder sees only context patches, the predictor only its output and the places."""
         encoder = self.context_encoder
         scales = None
-        if encoder.drop_path:
+        if encoder.drop_path and self.training:
             generator = step.generator("drop path")
             scales = drop_path_scales(len(encoder.blocks), step.batch_size, encoder.drop_path, generator)
             scales = scales[..., step.rows].to(batch.images.device)
@@ -126,6 +131,16 @@ class IJEPA(Method):
         assert isinstance(encoder, VisionTransformer)
         return {**options, "predictor": _complete_predictor(encoder, options["predictor"])}
 
+    def _target_tokens(self, images: Tensor) -> Tensor:
+        """-> [B, N, D]: the target encoder's output or, with target_blocks K > 1, the mean of its last K blocks (data2vec).
+
+        Early blocks stay close to what a patch shows. Averaging them in keeps small models from agreeing on something trivial.
+        """
+        if self.target_blocks == 1:
+            return self.target_encoder(images)
+        blocks = list(self.target_encoder.layers(images))[-self.target_blocks :]
+        return torch.stack([_normalised(tokens) for tokens in blocks]).mean(dim=0)
+
     def _targets_seen_alone(self, images: Tensor, masks: Masks) -> Tensor:
         """The ablation of table 11: each block goes through the target encoder by itself -> [B, M, T, D]."""
         num_blocks = masks.targets.shape[1]
@@ -141,6 +156,14 @@ class IJEPA(Method):
             self.new_centre += tokens.mean(dim=0)
             self.num_new_centres += 1
         return tokens - self.centre
+
+
+def _checked_blocks(wanted: int, encoder: VisionTransformer, target_masking: str) -> int:
+    if wanted > len(encoder.blocks):
+        raise BadInput(f"target_blocks is {wanted}, but the encoder has {len(encoder.blocks)} blocks; use at most that")
+    if wanted > 1 and target_masking == "input":
+        raise BadInput("target_blocks above 1 needs target_masking=output; use one of the two")
+    return wanted
 
 
 def _predictor(encoder: VisionTransformer, wanted: PredictorOptions, targets: str) -> Predictor:

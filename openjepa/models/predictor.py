@@ -52,7 +52,7 @@ class Predictor(nn.Module):
 
     def _joint(self, seen: Tensor, asked: Tensor, valid: Tensor | None) -> Tensor:
         """[B, K, P], [B, M, T, P] -> [B, M, T, P], each block on its own."""
-        B, M, T, P = asked.shape
+        B, M, T, _ = asked.shape
         x = torch.cat([seen[:, None].expand(-1, M, -1, -1), asked], dim=2).flatten(0, 1)  # [B·M, K+T, P]
         allowed = None
         if valid is not None:

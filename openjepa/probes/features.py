@@ -35,6 +35,7 @@ def raw_pixels(images: Tensor) -> Tensor:
 
 
 def _images(pictures: Pictures, image_size: tuple[int, int], batch_size: int) -> Iterator[Tensor]:
-    chunks = [range(start, min(start + batch_size, len(pictures))) for start in range(0, len(pictures), batch_size)]
+    starts = range(0, len(pictures), batch_size)
+    chunks = [list(range(start, min(start + batch_size, len(pictures)))) for start in starts]
     for raw in pictures.batches(chunks):
         yield transforms.evaluation(raw.images, raw.sizes, image_size)

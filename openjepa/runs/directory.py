@@ -68,5 +68,7 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_broken(folder: RunFolder, broken: dict[str, str]) -> None:
     """Pictures that could not be decoded, one JSON object a line, with the reason."""
-    lines = [json.dumps({"path": path, "reason": reason}, ensure_ascii=False) for path, reason in sorted(broken.items())]
+    lines = [
+        json.dumps({"path": path, "reason": reason}, ensure_ascii=False) for path, reason in sorted(broken.items())
+    ]
     write_text(folder.broken, "".join(f"{line}\n" for line in lines))

@@ -38,7 +38,9 @@ class Task:
     num_classes: int
 
 
-def open_task(name: str, *, image_size: tuple[int, int], num_train: int | None = None, num_test: int | None = None) -> Task:
+def open_task(
+    name: str, *, image_size: tuple[int, int], num_train: int | None = None, num_test: int | None = None
+) -> Task:
     """`scenes-count` and its kin, or any labelled source such as `cifar10:DIR` or a folder of class folders."""
     if name in SCENES:
         train = open_source(_scenes(num_train), image_size=image_size)

@@ -14,9 +14,9 @@ from openjepa.nn.patches import patchify
 from openjepa.viz import panels
 from openjepa.viz.style import HEAT
 
-DARKENED = 0.75  # brightness of the grey picture under the heat
+DARKENED = 0.7  # brightness of the grey picture under the heat
 EVEN = 4  # so attention that is spread evenly over the picture looks dark, not all bright
-FAINTEST, STRONGEST = 0.25, 0.9  # opacity of no weight and of the largest
+STRONGEST = 0.9  # opacity of the largest weight; no weight is transparent
 
 
 def figure(images: Tensor, weights: Tensor, queries: Tensor, grid: Grid) -> Figure:
@@ -52,7 +52,7 @@ def query_maps(weights: Tensor, queries: Tensor, grid: Grid) -> Tensor:
 def heat_colours(heat: Tensor) -> Tensor:
     """[gh, gw] weights -> [gh, gw, 4]: bright is the largest weight, or EVEN times an even share if that is more."""
     share = heat / max(heat.max().item(), EVEN / heat.numel())
-    return panels.coloured(share, ScalarMappable(Normalize(0, 1), HEAT), FAINTEST + (STRONGEST - FAINTEST) * share)
+    return panels.coloured(share, ScalarMappable(Normalize(0, 1), HEAT), STRONGEST * share)
 
 
 def busy_and_plain(images: Tensor, patch_size: int) -> Tensor:

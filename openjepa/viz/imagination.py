@@ -84,6 +84,7 @@ def patches_figure(imagined: Imagination, num_images: int = 5) -> Figure:
     for row, (picture, patch) in enumerate(zip(panels.rgb(images), chosen.tolist(), strict=True)):
         panels.show(axes[row][0], hidden(picture, context[row].unflatten(0, grid), opacity=0.25))
         panels.frame(axes[row][0], patch, grid, picture)
+        axes[row][0].set_anchor("N")  # a picture that is not square stays under its title
         found = imagined.predicted[row, patch]  # [k]
         windows = [window(images[row], patch, grid)]
         windows += [window(imagined.pool.images[at // grid.size], at % grid.size, grid) for at in found.tolist()]

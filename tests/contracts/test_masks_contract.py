@@ -30,7 +30,7 @@ def test_indices_lie_on_the_grid_and_do_not_repeat(name: str, grid: Grid) -> Non
     rows = [*masks.context, *masks.targets.flatten(0, 1)]
     assert masks.context_valid is None
     for row in rows:
-        assert 0 <= row.min() and row.max() < grid.size
+        assert row.min() >= 0 and row.max() < grid.size
         assert len(row.unique()) == len(row)
 
 

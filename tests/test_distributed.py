@@ -27,7 +27,8 @@ def torchrun(num_processes: int, *arguments: str) -> subprocess.CompletedProcess
         f"--master-port={port}",
     ]
     return subprocess.run(
-        [sys.executable, *launcher, "-m", "openjepa", *arguments],
+        # "--" because torchrun (on Python 3.11) would take our --run for an abbreviation of its own --run-path
+        [sys.executable, *launcher, "-m", "--", "openjepa", *arguments],
         capture_output=True,
         text=True,
         timeout=300,

@@ -117,7 +117,15 @@ def test_targets_of_several_blocks_equal_the_slow_version(tiny_encoder) -> None:
     assert (method.targets(batch().images, masks) - last_only).abs().mean() > 0.1
 
 
-@pytest.mark.parametrize("options", [{"target_blocks": 3}, {"target_blocks": 2, "target_masking": "input"}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target_blocks": 3},
+        {"target_blocks": 2, "target_masking": "input"},
+        {"target_centering": "position", "targets": "pixels"},
+    ],
+    ids=str,
+)
 def test_targets_of_blocks_that_cannot_be_had_are_refused(tiny_encoder, options: dict) -> None:
     with pytest.raises(BadInput, match="target_blocks"):
         IJEPA(tiny_encoder, **options)

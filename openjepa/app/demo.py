@@ -14,7 +14,7 @@ from openjepa.core import config as configs
 from openjepa.core.errors import BadInput
 from openjepa.runs.directory import RunFolder
 
-TASKS = ("scenes-count", "scenes-dist", "scenes-shape")
+TASKS = ("scenes-count", "scenes-dist", "scenes-colour")
 NUM_TRAIN, NUM_TEST = 6000, 3000  # labelled pictures for the probes
 RECIPE = "demo.yaml"
 
@@ -28,7 +28,7 @@ def run(folder: Path, *, minutes: float, seed: int) -> list[Score]:
     result = pretrain(configs.load(recipe(), overrides), folder)
     if not result.is_finished:
         return []
-    console.notice("2/3 probing the frozen encoder: how many objects, how near, which shape …")
+    console.notice("2/3 probing the frozen encoder: how many objects, how near, which colour …")
     scores = evaluate(folder, TASKS, num_train=NUM_TRAIN, num_test=NUM_TEST)
     console.notice("3/3 writing the report …")
     path = report.write(folder)

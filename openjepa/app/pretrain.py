@@ -2,7 +2,6 @@
 
 import copy
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 
-import openjepa
-from openjepa.app import build, console, resume
+from openjepa.app import budget, build, console, resume, saving
 from openjepa.core import config as configs
 from openjepa.core.config import Config
 from openjepa.core.contracts import Method, Source
@@ -26,10 +23,7 @@ from openjepa.runs import provenance
 from openjepa.runs.directory import RunFolder, write_broken, write_json, write_text
 from openjepa.runs.metrics import Recorder
 
-CALIBRATION_WARMUP = 3  # steps that are not timed: first calls allocate and compile
-CALIBRATION_SHARE = 0.04  # of the budget, at most …
-CALIBRATION_STEPS = 40  # … and at most so many steps
-OVERHEAD = 0.96  # monitors and checkpoints take the rest
+GPU_CHECK_EVERY = 10  # asking a GPU for a number makes it wait; on a CPU we ask at every step
 
 
 @dataclass(frozen=True)
@@ -114,8 +108,7 @@ class _Job:
         method = build.method(self.config).to(self.device)
         job = self
         if self.config.train.minutes is not None:
-            steps = self._calibrate(method, loader)
-            job = replace(self, config=_with_steps(self.config, steps))
+            job = replace(self, config=_with_steps(self.config, self._steps_within_budget(method, loader)))
         if start_over and distributed.is_main():
             job._announce(minutes=self.config.train.minutes)
         return job._train(method, loader)
@@ -130,9 +123,12 @@ class _Job:
         recorder = Recorder(self.folder.metrics, start=start) if distributed.is_main() else None
         try:
             with Stop() as stop, console.TrainingProgress(training.total, start) as progress:
-                record = _Record(recorder, progress)
-                saver = _Saver(self, method, optimizer, loader)
-                training = replace(training, record=record, save=saver, should_stop=lambda: stop.is_requested)
+                training = replace(
+                    training,
+                    record=saving.Record(recorder, progress),
+                    save=saving.Saver(self.folder, self.config, method, optimizer, loader),
+                    should_stop=lambda: stop.is_requested,
+                )
                 done = loop.run(training, start)
         finally:
             if recorder is not None:
@@ -165,26 +161,16 @@ class _Job:
             record=_ignore,
             checkpoint_every=max(config.train.checkpoint_every.steps(steps_per_epoch=per_epoch, total=total), 1),
             save=_ignore,
+            check_every=1 if self.device.type == "cpu" else GPU_CHECK_EVERY,
             should_stop=_never,
         )
 
-    def _calibrate(self, method: Method, loader: Loader) -> int:
-        """How many steps fit into the budget, from a few steps on a copy that is thrown away."""
+    def _steps_within_budget(self, method: Method, loader: Loader) -> int:
         assert self.config.train.minutes is not None
-        budget = self.config.train.minutes * 60
-        began = time.perf_counter()
         trial = replace(self, config=_with_steps(self.config, 10**9))
         copied = copy.deepcopy(method)
         training = trial._training(copied, optim.adamw(copied, betas=self.config.optim.betas), loader)
-        clock = _Clock(began, budget * CALIBRATION_SHARE)
-        loop.run(replace(training, monitors=[], checkpoint_every=10**9, should_stop=clock))
-        left = budget - (time.perf_counter() - began)
-        steps = max(round(OVERHEAD * left / clock.seconds_per_step), 1)
-        steps = distributed.from_main(steps)
-        console.notice(
-            f"{self.config.train.minutes:g} minutes are about {steps} steps of {clock.seconds_per_step:.3f} s"
-        )
-        return steps
+        return budget.steps_within(self.config.train.minutes, training)
 
     def _announce(self, minutes: float | None) -> None:
         """The first files of a new run."""
@@ -214,7 +200,7 @@ class _Job:
     def _finish(self, method: Method, done: int, total: int) -> Result:
         is_finished = done >= total
         if distributed.is_main():
-            write_weights(self.folder, method, self.config, done)
+            saving.write_weights(self.folder, method, self.config, done)
             record = json.loads(self.folder.provenance.read_text(encoding="utf-8"))
             status = "finished" if is_finished else "stopped"
             write_json(self.folder.provenance, {**record, "status": status, "steps": done, "ended": provenance.now()})
@@ -224,68 +210,6 @@ class _Job:
                 )
         distributed.barrier()
         return Result(self.folder.path, done, is_finished)
-
-
-def write_weights(folder: RunFolder, method: Method, config: Config, step: int) -> None:
-    """RUN/weights.safetensors: every network of the method, and the config that rebuilds it."""
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in method.state_dict().items()}
-    beside = folder.weights.with_name(".weights.partial")
-    save_file(weights, beside, metadata=metadata(config, step))
-    beside.replace(folder.weights)
-
-
-def metadata(config: Config, step: int) -> dict[str, str]:
-    return {"format": "openjepa", "version": openjepa.__version__, "step": str(step), "config": configs.dump(config)}
-
-
-@dataclass(frozen=True)
-class _Record:
-    recorder: Recorder | None
-    progress: console.TrainingProgress
-
-    def __call__(self, step: int, values: Mapping[str, float]) -> None:
-        if self.recorder is not None:
-            self.recorder.write(step, values)
-            self.progress.update(step, values)
-
-
-@dataclass(frozen=True)
-class _Saver:
-    """Rank 0 writes; every process tells it which pictures were broken."""
-
-    job: _Job
-    method: Method
-    optimizer: torch.optim.Optimizer
-    loader: Loader
-
-    def __call__(self, step: int) -> None:
-        for known in distributed.gather(self.loader.broken):
-            self.loader.broken.update(known)
-        if not distributed.is_main():
-            return
-        config = self.job.config
-        saved = checkpoint.Checkpoint(step, self.method.state_dict(), self.optimizer.state_dict())
-        checkpoint.save(self.job.folder.checkpoints, saved, metadata=metadata(config, step), keep=config.train.keep)
-        if self.loader.broken:
-            write_broken(self.job.folder, self.loader.broken)
-
-
-class _Clock:
-    """Ends a calibration after its time or its steps, and knows what a step took."""
-
-    def __init__(self, began: float, seconds: float) -> None:
-        self.ends = began + seconds
-        self.times: list[float] = []
-
-    def __call__(self) -> bool:
-        self.times.append(time.perf_counter())
-        has_enough = len(self.times) > CALIBRATION_WARMUP + 2
-        return has_enough and (self.times[-1] > self.ends or len(self.times) > CALIBRATION_STEPS)
-
-    @property
-    def seconds_per_step(self) -> float:
-        timed = self.times[CALIBRATION_WARMUP:]
-        return (timed[-1] - timed[0]) / (len(timed) - 1)
 
 
 def _ignore(*_: Any) -> None:

@@ -2,15 +2,17 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
-from openjepa.app.evaluate import Score
-from openjepa.data.check import Report
-from openjepa.masks.statistics import Coverage
+if TYPE_CHECKING:  # these import torch, which takes a second; --help should not
+    from openjepa.app.evaluate import Score
+    from openjepa.data.check import Report
+    from openjepa.masks.statistics import Coverage
 
 out = Console(highlight=False, soft_wrap=True)
 
@@ -23,13 +25,13 @@ def as_json_text(value: Any) -> None:
     print(json.dumps(value, indent=1, ensure_ascii=False, default=str))
 
 
-def scores(found: Sequence[Score], *, as_json: bool) -> None:
+def scores(found: Sequence["Score"], *, as_json: bool) -> None:
     """Task and probe × representation, in percent."""
     if as_json:
         as_json_text([score.as_dict() for score in found])
         return
     representations = list(dict.fromkeys(score.representation for score in found))
-    table = Table("task", "probe", "chance", *representations, "gain over random")
+    table = Table(Column("task", no_wrap=True), "probe", "chance", *representations, "gain")
     for task, probe in dict.fromkeys((score.task, score.probe) for score in found):
         row = {score.representation: score for score in found if (score.task, score.probe) == (task, probe)}
         accuracy = {name: row[name].accuracy for name in representations}
@@ -37,10 +39,11 @@ def scores(found: Sequence[Score], *, as_json: bool) -> None:
         cells = [f"{100 * accuracy[name]:.1f}" for name in representations]
         table.add_row(task, probe, f"{100 * row[representations[0]].chance:.1f}", *cells, f"{100 * gain:+.1f}")
     out.print(table)
-    say(f"accuracy in %; {found[0].num_train} training and {found[0].num_test} test pictures; frozen features")
+    say("accuracy in % of frozen features; the gain is over random weights")
+    say(f"{found[0].num_train} training and {found[0].num_test} test pictures")
 
 
-def coverage(found: Coverage, *, as_json: bool, picture: Path | None) -> None:
+def coverage(found: "Coverage", *, as_json: bool, picture: Path | None) -> None:
     if as_json:
         as_json_text(found.as_dict())
         return
@@ -49,20 +52,17 @@ def coverage(found: Coverage, *, as_json: bool, picture: Path | None) -> None:
     say(f"target share    {found.target_share:.3f} (all blocks of an image together)")
     say(f"block size      {found.block_patches:.1f} patches on average")
     say(f"overlap         {100 * found.overlap:.1f} % of the images have a target patch in their context")
-    table = Table("chance in %", *(str(number) for number in range(max(found.grid))))
-    for name, values in (
-        ("context, row", found.context_rows),
-        ("context, column", found.context_columns),
-        ("target, row", found.target_rows),
-        ("target, column", found.target_columns),
-    ):
-        table.add_row(name, *(f"{100 * value:.0f}" for value in values))
+    say("chance in % that a patch there is used:")
+    lists = (found.context_rows, found.context_columns, found.target_rows, found.target_columns)
+    table = Table("number", "context, row", "context, column", "target, row", "target, column")
+    for number, values in enumerate(zip_longest(*lists)):
+        table.add_row(str(number), *("" if value is None else f"{100 * value:.1f}" for value in values))
     out.print(table)
     if picture is not None:
         say(f"written: {picture}")
 
 
-def check(report: Report, *, as_json: bool) -> None:
+def check(report: "Report", *, as_json: bool) -> None:
     values = report.as_dict()
     if as_json:
         as_json_text(values)

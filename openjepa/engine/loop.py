@@ -21,8 +21,6 @@ from openjepa.core.types import Batch, LossOutput, Step
 from openjepa.engine import device as devices
 from openjepa.engine import distributed, optim
 
-GPU_CHECK_EVERY = 10  # asking a GPU for a number makes it wait; on a CPU we ask at every step
-
 
 class NotFinite(OpenJepaError):
     """The loss or its gradient is not a number; the weights have not moved."""
@@ -55,6 +53,7 @@ class Training:
     record: Callable[[int, Mapping[str, float]], None]
     checkpoint_every: int
     save: Callable[[int], None]
+    check_every: int  # steps between looking whether numbers are finite and whether to stop
     should_stop: Callable[[], bool]
 
 
@@ -122,7 +121,7 @@ def _clip(training: Training, index: int) -> float:
 
 
 def _is_check_due(training: Training, index: int) -> bool:
-    return training.device.type == "cpu" or index % GPU_CHECK_EVERY == 0
+    return index % training.check_every == 0
 
 
 def _advice(what: str, index: int) -> str:

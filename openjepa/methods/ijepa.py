@@ -56,6 +56,12 @@ class IJEPA(Method):
         momentum: tuple[Share, Share] = (0.996, 1.0),
     ) -> None:
         super().__init__()
+        _check_targets(
+            encoder,
+            num_blocks=target_blocks,
+            is_centred=target_centering == "position",
+            of_whole_images=targets == "encoder" and target_masking == "output",
+        )
         self.context_encoder = encoder
         self.target_encoder = copy.deepcopy(encoder).requires_grad_(False)
         self.predictor = _predictor(encoder, predictor, targets)
@@ -63,7 +69,7 @@ class IJEPA(Method):
         self.loss = loss
         self.target_kind = targets
         self.target_masking = target_masking
-        self.target_blocks = _checked_blocks(target_blocks, encoder, target_masking)
+        self.target_blocks = target_blocks
         self.momentum = momentum
         self.is_centred = target_centering == "position"
         if self.is_centred:
@@ -158,12 +164,17 @@ class IJEPA(Method):
         return tokens - self.centre
 
 
-def _checked_blocks(wanted: int, encoder: VisionTransformer, target_masking: str) -> int:
-    if wanted > len(encoder.blocks):
-        raise BadInput(f"target_blocks is {wanted}, but the encoder has {len(encoder.blocks)} blocks; use at most that")
-    if wanted > 1 and target_masking == "input":
-        raise BadInput("target_blocks above 1 needs target_masking=output; use one of the two")
-    return wanted
+def _check_targets(encoder: VisionTransformer, *, num_blocks: int, is_centred: bool, of_whole_images: bool) -> None:
+    """Averaging blocks and centring work on the tokens of whole images; elsewhere they would silently do nothing."""
+    if num_blocks > len(encoder.blocks):
+        raise BadInput(
+            f"target_blocks is {num_blocks}, but the encoder has {len(encoder.blocks)} blocks; use at most that"
+        )
+    if (num_blocks > 1 or is_centred) and not of_whole_images:
+        raise BadInput(
+            "target_blocks and target_centering need targets=encoder with target_masking=output; "
+            "set target_blocks=1 and target_centering=none for the others"
+        )
 
 
 def _predictor(encoder: VisionTransformer, wanted: PredictorOptions, targets: str) -> Predictor:

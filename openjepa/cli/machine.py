@@ -1,0 +1,43 @@
+"""The verbs that look at this machine: `openjepa bench …`, `openjepa doctor`."""
+
+from openjepa.cli import tables
+from openjepa.cli.options import AsJson, Overrides
+
+
+def masks(*, batch_size: int = 256, grid: int = 14, json: AsJson = False) -> None:
+    """Milliseconds to draw masks for a batch, on one thread, for every strategy.
+
+    Example: openjepa bench masks
+    """
+    from openjepa.app import bench as benches
+
+    tables.rows(benches.masks(batch_size=batch_size, side=grid), as_json=json)
+
+
+def step(
+    *,
+    model: str = "vit-tiny/4",
+    image_size: int = 32,
+    batch_size: int = 128,
+    steps: int = 10,
+    set_: Overrides = None,
+    json: AsJson = False,
+) -> None:
+    """Images per second of a training step, and the share of this machine's matrix-product peak, measured in one run.
+
+    Example: openjepa bench step --model vit-small/8 --image-size 96 --batch-size 64
+    """
+    from openjepa.app import bench as benches
+
+    words = [f"model.name={model}", f"data.image_size={image_size}", f"train.batch_size={batch_size}", *(set_ or [])]
+    tables.mapping(benches.step(words, num_steps=steps), as_json=json)
+
+
+def doctor(*, json: AsJson = False) -> None:
+    """What works on this machine: devices, precisions (probed in a subprocess), threads, versions.
+
+    Example: openjepa doctor
+    """
+    from openjepa.app import doctor as examine
+
+    tables.mapping(examine.examine(), as_json=json)

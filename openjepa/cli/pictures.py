@@ -1,0 +1,32 @@
+"""`openjepa data …`: look at pictures before training on them."""
+
+import sys
+
+from openjepa.cli import tables
+from openjepa.cli.options import AsJson
+
+
+def check(source: str, *, json: AsJson = False) -> None:
+    """Decode every picture and list what is broken, tiny, rotated, odd or duplicate. Exit code 1 if any is broken.
+
+    Example: openjepa data check photos/
+    """
+    from openjepa.app import console
+    from openjepa.data import check as checks
+    from openjepa.data.spec import open_source
+
+    report = checks.check(open_source(source), spec=source, track=None if json else console.track)
+    tables.check(report, as_json=json)
+    if report.broken:
+        sys.exit(1)
+
+
+def info(source: str, *, json: AsJson = False) -> None:
+    """Number, sizes, labels and fingerprint, without decoding everything.
+
+    Example: openjepa data info photos/
+    """
+    from openjepa.data import check as checks
+    from openjepa.data.spec import open_source
+
+    tables.mapping(checks.info(open_source(source), spec=source).as_dict(), as_json=json)

@@ -1,0 +1,92 @@
+"""The verbs that train. Heavy imports stand inside, so that --help and a typo answer at once."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from openjepa.cli import tables
+from openjepa.cli.options import Overrides
+from openjepa.core.errors import BadInput
+
+
+def demo(*, run: Path = Path("demo"), minutes: float = 5.0, seed: int = 0) -> None:
+    """The whole path on embedded data: pretrain, probe, report, in minutes on 2 cores.
+
+    Example: openjepa demo
+
+    Parameters
+    ----------
+    run: Where to put the run folder; an earlier demo there is replaced.
+    minutes: Time for training.
+    seed: Of weights, order, crops and masks.
+    """
+    from openjepa.app import demo as demonstration
+
+    scores = demonstration.run(run, minutes=minutes, seed=seed)
+    if scores:
+        tables.scores(scores, as_json=False)
+
+
+def pretrain(
+    config: Path | None = None,
+    *,
+    data: str | None = None,
+    run: Path | None = None,
+    method: str | None = None,
+    model: str | None = None,
+    epochs: float | None = None,
+    steps: int | None = None,
+    minutes: float | None = None,
+    set_: Overrides = None,
+    resume: Annotated[bool, Parameter(negative=())] = False,
+) -> None:
+    """Learn from unlabelled pictures; leaves a run folder.
+
+    Example: openjepa pretrain --data photos/ --model vit-tiny/16 --epochs 50
+
+    Under torchrun the same command uses all processes. A killed run goes on with: openjepa pretrain --run DIR --resume
+
+    Parameters
+    ----------
+    config: A YAML file; only what differs from the defaults.
+    data: A folder of pictures, a list file, or a source such as scenes, cifar10:DIR, npz:FILE.
+    run: The run folder; default: runs/DATE-TIME.
+    method: How to learn; default ijepa.
+    model: Size and patch, such as vit-tiny/16.
+    epochs: Length in passes over the data.
+    steps: Length in optimiser steps.
+    minutes: Length in wall-clock time; the schedule is fitted after a short calibration.
+    set_: Any setting by its dotted path, such as --set optim.lr=1e-3; may be given many times.
+    resume: Continue the run in --run.
+    """
+    from openjepa.app.pretrain import pretrain as start
+    from openjepa.core import config as configs
+
+    words = {
+        "data.source": data,
+        "method.name": method,
+        "model.name": model,
+        "train.epochs": epochs,
+        "train.steps": steps,
+        "train.minutes": minutes,
+    }
+    if sum(length is not None for length in (epochs, steps, minutes)) > 1:
+        raise BadInput("more than one of --epochs, --steps and --minutes is given; keep one")
+    overrides = [f"{path}={value}" for path, value in words.items() if value is not None] + (set_ or [])
+    given = None
+    if config is not None or overrides or not resume:
+        base = configs.read(config) if config is not None else _stored(run, resume)
+        given = configs.load(base, overrides)
+    result = start(given, run, resumes=resume)
+    if result.is_finished:
+        tables.say(f"finished: {result.steps} steps, {result.folder}")
+
+
+def _stored(run: Path | None, resume: bool) -> dict[str, Any]:
+    """Without a config file, `--resume` starts from the run's own settings, so `--set data.workers=4` changes only that."""
+    from openjepa.core import config as configs
+    from openjepa.runs.directory import RunFolder
+
+    folder = RunFolder(run) if run is not None else None
+    return configs.read(folder.config) if resume and folder is not None and folder.holds_a_run else {}

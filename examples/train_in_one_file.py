@@ -1,7 +1,7 @@
 """I-JEPA in one file: the whole idea without the package, to read in ten minutes and run in one.
 
-It learns from striped pictures made on the spot and then asks, with a linear probe on frozen features, which way the stripes
-run. Nothing here is fast, resumable or checked; for that, use the package. `python examples/train_in_one_file.py [steps]`
+It learns from noisy pictures of blobs made on the spot and then asks, with a linear probe on frozen features, which colour the
+blobs have. Nothing here is fast, resumable or checked; for that, use the package. `python examples/train_in_one_file.py [steps]`
 
 Assran et al., "Self-Supervised Learning from Images with a Joint-Embedding Predictive Architecture", CVPR 2023.
 Shapes: B images · N patches · K context patches · M target blocks · T patches per block · D width.
@@ -17,24 +17,21 @@ from torch import nn
 
 IMAGE, PATCH, GRID, DIM, WIDTH, BATCH = 32, 4, 8, 64, 32, 64
 NUM_TARGETS, CONTEXT_PATCHES = 4, 20
-NUM_CLASSES = 6
+COLOURS = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 3)
 
 
 def pictures(number: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """-> [B, 3, 32, 32] and the class of each: faint stripes in one of six directions, behind two coloured blobs."""
-    labels = torch.randint(NUM_CLASSES, (number,), generator=generator)
-    angle = (math.pi / NUM_CLASSES * labels)[:, None, None]  # [B, 1, 1]
-    phase, length = (torch.rand(number, 2, 1, 1, generator=generator)).unbind(dim=1)
+    """-> [B, 3, 32, 32] and the class of each: four small blobs share one of eight colours, in light of any tint and much noise."""
+    labels = torch.randint(len(COLOURS), (number,), generator=generator)
     ticks = torch.arange(IMAGE).float()
-    along = ticks[:, None] * angle.sin() + ticks * angle.cos()  # [B, 32, 32]
-    stripes = torch.sin(2 * math.pi * (along / (6 + 4 * length) + phase))
-    images = (0.5 + 0.15 * stripes)[:, None].repeat(1, 3, 1, 1)  # [B, 3, 32, 32]
-    for _ in range(2):
-        centre = 4 + 24 * torch.rand(number, 2, 1, generator=generator)
+    images = torch.zeros(number, 3, IMAGE, IMAGE)
+    for _ in range(4):
+        centre = 3 + 26 * torch.rand(number, 2, 1, generator=generator)
         rows, columns = (ticks - centre[:, 0]) ** 2, (ticks - centre[:, 1]) ** 2  # [B, 32]
-        blob = torch.exp(-(rows[:, :, None] + columns[:, None, :]) / 32)[:, None]  # [B, 1, 32, 32]
-        images = images * (1 - blob) + torch.rand(number, 3, 1, 1, generator=generator) * blob
-    return 2 * images - 1 + 0.1 * torch.randn(images.shape, generator=generator), labels
+        blob = torch.exp(-(rows[:, :, None] + columns[:, None, :]) / 12)[:, None]  # [B, 1, 32, 32]
+        images = images * (1 - blob) + COLOURS[labels][:, :, None, None] * blob
+    tint = 0.5 * torch.randn(number, 3, 1, 1, generator=generator)
+    return images + tint + 0.3 * torch.randn(images.shape, generator=generator), labels
 
 
 def positions(dim: int) -> torch.Tensor:
@@ -152,9 +149,9 @@ def probe(encoder: Encoder, seed: int = 1) -> float:
 
 
 if __name__ == "__main__":
-    num_steps = int(sys.argv[1]) if len(sys.argv) > 1 else 300
+    num_steps = int(sys.argv[1]) if len(sys.argv) > 1 else 400
     torch.manual_seed(123)
-    print(f"random weights: {100 * probe(Encoder()):.1f} %  (chance {100 / NUM_CLASSES:.0f} %)")
+    print(f"random weights: {100 * probe(Encoder()):.1f} %  (chance {100 / len(COLOURS):.0f} %)")
     trained, history = train(num_steps)
     print(f"loss {history[0]:.3f} -> {history[-1]:.3f} in {num_steps} steps")
     print(f"I-JEPA:         {100 * probe(trained):.1f} %")

@@ -97,7 +97,7 @@ def test_the_documented_monitor_yields_names_and_numbers(part, tiny_encoder) -> 
 
 def test_the_one_file_example_learns_more_than_random_weights_know() -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples/train_in_one_file.py"), "150"],
+        [sys.executable, str(ROOT / "examples/train_in_one_file.py")],
         capture_output=True,
         text=True,
         timeout=200,
@@ -106,7 +106,7 @@ def test_the_one_file_example_learns_more_than_random_weights_know() -> None:
     before, after = (
         float(re.search(rf"{name}:\s+([\d.]+) %", done.stdout)[1]) for name in ("random weights", "I-JEPA")
     )
-    assert after > before > 25
+    assert after > before + 4 > 25
 
 
 @pytest.mark.parametrize(

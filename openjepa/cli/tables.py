@@ -63,13 +63,33 @@ def coverage(found: "Coverage", *, as_json: bool, picture: Path | None) -> None:
 
 
 def check(report: "Report", *, as_json: bool) -> None:
-    values = report.as_dict()
+    """What was found, a line each, with the first few names."""
     if as_json:
-        as_json_text(values)
+        as_json_text(report.as_dict())
         return
-    mapping(values, as_json=False)
-    verdict = f"{len(report.broken)} broken" if report.broken else "no broken pictures"
-    say(f"verdict: {verdict}")
+    say(f"{report.num_pictures} pictures, {', '.join(f'{number} {name}' for name, number in report.formats.items())}")
+    for label, classes in report.labels.items():
+        say(f"label {label}: {len(classes)} classes of {min(classes.values())} to {max(classes.values())} pictures")
+    heights, widths = report.height, report.width
+    say(
+        f"size {heights[1]:g}×{widths[1]:g} in the middle, {heights[0]:g}×{widths[0]:g} to {heights[2]:g}×{widths[2]:g}"
+    )
+    say(f"decoding: {report.images_per_second:.0f} pictures a second and core")
+    _some("broken", [f"{name} ({reason})" for name, reason in report.broken.items()])
+    _some("turned by EXIF (handled)", report.rotated)
+    _some("tiny", report.tiny)
+    for mode, names in report.odd_modes.items():
+        _some(f"{mode} (handled)", names)
+    _some("groups of identical files", [" = ".join(group) for group in report.duplicates])
+    _some("identical files with different labels", [" = ".join(group) for group in report.contradictions])
+
+
+def _some(words: str, names: Sequence[str], most: int = 5) -> None:
+    say(f"{words}: {len(names)}")
+    for name in names[:most]:
+        say(f"  {name}")
+    if len(names) > most:
+        say(f"  … and {len(names) - most} more (--json lists all)")
 
 
 def mapping(values: Mapping[str, Any], *, as_json: bool) -> None:

@@ -62,7 +62,7 @@ def weights_file(path: Path) -> Path:
     """Where the weights lie: the run's final file, else its newest intact checkpoint."""
     if path.is_file():
         return path
-    if (path / checkpoint.MANIFEST).exists():
+    if (path / checkpoint.MANIFEST).exists() or (path / checkpoint.STATE).exists():
         checkpoint.verify(path)
         return path / checkpoint.WEIGHTS
     folder = RunFolder(path)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import runner
+from openjepa.runs.metrics import read, series
 from safetensors.torch import load_file
 
 # Adam divides a gradient by its own size: where a gradient is rounding noise, so is the step, up to the learning rate.
@@ -55,10 +56,15 @@ def largest_difference(first: Path, second: Path) -> float:
     return max((ours[name] - theirs[name]).abs().max().item() for name in ours)
 
 
+def losses(run: Path) -> list[float]:
+    return series(read(run / "metrics.jsonl"), "train/loss")[1]
+
+
 def test_two_processes_train_the_same_model_as_one(alone: Path, pictures: Path, tmp_path: Path) -> None:
     done = torchrun(2, *runner.words(pictures, tmp_path / "run", "model.drop_path=0.2"))
     assert done.returncode == 0, done.stderr
     assert largest_difference(alone, tmp_path / "run") < TOLERANCE
+    assert losses(tmp_path / "run") == pytest.approx(losses(alone), abs=1e-4), "the loss is that of all processes"
     provenance = json.loads((tmp_path / "run/provenance.json").read_text())
     assert provenance["processes"] == 2 and provenance["status"] == "finished"
     rows = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
@@ -69,6 +75,7 @@ def test_accumulation_trains_the_same_model(alone: Path, pictures: Path, tmp_pat
     done = runner.command(*runner.words(pictures, tmp_path / "run", "model.drop_path=0.2", "train.accumulate=4"))
     assert done.returncode == 0, done.stderr
     assert largest_difference(alone, tmp_path / "run") < TOLERANCE
+    assert losses(tmp_path / "run") == pytest.approx(losses(alone), abs=1e-4), "the loss is that of all rounds"
 
 
 def test_a_run_goes_on_with_another_number_of_processes(alone: Path, pictures: Path, tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def _pretrain(config: Config, folder: RunFolder, resumes: bool, chosen: torch.de
         config = _with_known_length(config, folder, past)
         resume.check_same(folder, config, source.fingerprint(), past)
     precision = device.resolve_precision(config.train.precision, chosen)
+    distributed.barrier()  # every process has looked at the folder before rank 0 writes into it
     job = _Job(config, folder, chosen, precision, source)
     return job.run(start_over=not past)
 

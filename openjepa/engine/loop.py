@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import torch
@@ -78,7 +78,7 @@ def _step(training: Training, index: int, batches: Iterator[Batch]) -> View:
     began = time.perf_counter()
     lr, weight_decay = training.rates.at(index)
     optim.set_rates(training.optimizer, lr, weight_decay)
-    wait_seconds = 0.0
+    wait_seconds, loss = 0.0, torch.zeros((), device=training.device)
     for accumulation_round in range(training.accumulate):
         waiting = time.perf_counter()
         batch = next(batches)
@@ -87,11 +87,13 @@ def _step(training: Training, index: int, batches: Iterator[Batch]) -> View:
         step = Step(index, training.total, training.seed, training.batch_size, rows)
         is_last = accumulation_round == training.accumulate - 1
         output = _gradients(training, batch, step, is_last)
+        loss += output.loss.detach() / training.accumulate
     norm = _clip(training, index)
     training.optimizer.step()
     training.optimizer.zero_grad(set_to_none=True)
     training.method.after_update(step)
     seconds = time.perf_counter() - began
+    output = replace(output, loss=loss)
     return View(step, training.method, output, norm, lr, weight_decay, seconds, wait_seconds)
 
 
@@ -121,7 +123,7 @@ def _clip(training: Training, index: int) -> float:
 
 
 def _is_check_due(training: Training, index: int) -> bool:
-    return index % training.check_every == 0
+    return index % training.check_every == 0 or index == training.total - 1
 
 
 def _advice(what: str, index: int) -> str:

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
+
 import runner
 from openjepa.runs.metrics import read, series
-from safetensors.torch import load_file
 
 # Adam divides a gradient by its own size: where a gradient is rounding noise, so is the step, up to the learning rate.
 TOLERANCE = 2e-4

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import runner
 import torch
 from PIL import Image
 
+import runner
 from openjepa.core.errors import BadInput
 from openjepa.data import transforms
 from openjepa.data.loader import Loader

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-import runner
 import yaml
 
+import runner
 from openjepa.engine import checkpoint
 from openjepa.runs import metrics
 

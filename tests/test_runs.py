@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-import runner
 import torch
 
 import openjepa
+import runner
 from openjepa.core.errors import BadInput
 from openjepa.engine import checkpoint, device
 from openjepa.monitors import collapse

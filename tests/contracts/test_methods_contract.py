@@ -5,8 +5,8 @@ import math
 
 import pytest
 import torch
-from conftest import TINY
 
+from conftest import TINY
 from openjepa.core import options
 from openjepa.core.contracts import Method, methods
 from openjepa.core.types import Batch, Step

@@ -64,7 +64,7 @@ def killed(kill_at: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def main() -> None:
     """runner.py MOMENT ARGUMENTS: `step:4` before step 4, `backward:4` before its weights move, `weights:6`, `state:6` and
 
-    `rename:6` while the checkpoint of step 6 is being written.
+    `rename:6` while the checkpoint of step 6 is being written, `finish:10` before the final weights are.
     """
     kind, _, number = sys.argv[1].partition(":")
     sys.argv = ["openjepa", *sys.argv[2:]]
@@ -75,6 +75,7 @@ def main() -> None:
 
 
 def _set_trap(kind: str, number: int) -> None:
+    from openjepa.app import saving
     from openjepa.engine import checkpoint, loop
 
     place = {
@@ -82,6 +83,7 @@ def _set_trap(kind: str, number: int) -> None:
         "backward": (loop, "_clip", lambda training, index: index == number),
         "weights": (checkpoint.torch, "save", lambda state, *_: state["step"] == number),
         "state": (checkpoint, "_write_manifest", lambda folder, step: step == number),
+        "finish": (saving, "write_weights", lambda folder, method, config, step: step == number),
         "rename": (checkpoint.os, "replace", lambda old, new: str(new).endswith(f"step-{number:08d}")),
     }
     module, name, is_the_moment = place[kind]

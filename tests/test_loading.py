@@ -127,7 +127,7 @@ def loader(
     source, *, cache: str = "none", workers: int = 0, split: Split | None = None, max_broken: float = 0.5
 ) -> Loader:
     return Loader(
-        pictures=Pictures(source, image_size=(16, 16), smallest_crop=0.3, cache=cache, num_workers=workers),
+        pictures=Pictures(source, image_size=(16, 16), crop_scale=0.3, cache=cache, num_workers=workers),
         order=Order(len(source), 8, seed=1),
         split=split or Split(8),
         seed=1,
@@ -203,7 +203,20 @@ def test_a_folder_of_broken_pictures_only_is_refused(tmp_path: Path) -> None:
 
 
 def test_pictures_are_not_enlarged_to_a_canvas_larger_than_themselves(folder: Path) -> None:
-    small = Pictures(open_source(str(folder)), image_size=(224, 224), smallest_crop=0.3)
+    small = Pictures(open_source(str(folder)), image_size=(224, 224), crop_scale=0.3)
     assert max(small.decoder.canvas) < 60
-    large = Pictures(open_source(str(folder)), image_size=(16, 16), smallest_crop=0.25)
-    assert large.decoder.canvas == (32, 32)
+
+
+@pytest.mark.parametrize(
+    ("size", "canvas"), [((480, 960), (224, 448)), ((600, 600), (224, 224)), ((100, 50), (100, 50))]
+)
+def test_the_canvas_holds_every_pixel_that_the_smallest_crop_needs(size: tuple, canvas: tuple, tmp_path: Path) -> None:
+    """Evaluation: a centred square of a wide picture must not be enlarged from half as many columns."""
+    Image.fromarray(np.zeros((*size, 3), dtype=np.uint8)).save(tmp_path / "one.png")
+    assert Pictures(open_source(str(tmp_path)), image_size=(224, 224)).decoder.canvas == canvas
+
+
+def test_the_canvas_of_training_crops_follows_from_scale_and_aspect(tmp_path: Path) -> None:
+    Image.fromarray(np.zeros((1000, 1000, 3), dtype=np.uint8)).save(tmp_path / "one.png")
+    pictures = Pictures(open_source(str(tmp_path)), image_size=(100, 100), crop_scale=0.25, crop_aspect=(1.0, 1.0))
+    assert pictures.decoder.canvas == (200, 200)

@@ -134,7 +134,7 @@ def test_padding_keeps_every_free_patch() -> None:
 @pytest.mark.parametrize("side", [1, 3])
 def test_a_grid_that_is_too_small_is_refused_with_a_setting_that_works(side: int) -> None:
     strategy = MultiBlock(target_scale=(0.6, 0.6), context_share=0.5)
-    with pytest.raises(BadInput, match="grid cannot hold"):
+    with pytest.raises(BadInput, match="grid cannot hold.*(use context_share=|use a larger image)"):
         strategy(4, Grid(side, side), generator())
 
 
@@ -142,8 +142,15 @@ def test_the_setting_that_the_error_names_works() -> None:
     with pytest.raises(BadInput, match="use context_share=0") as error:
         MultiBlock(context_share=0.9)(4, Grid(8, 8), generator())
     share = float(str(error.value).split("context_share=")[1].split()[0])
-    for seed in range(50):
-        MultiBlock(context_share=0.95 * share)(4, Grid(8, 8), generator(seed))
+    for seed in range(200):
+        MultiBlock(context_share=share)(4, Grid(8, 8), generator(seed))
+
+
+def test_what_does_not_fit_every_draw_is_refused_at_the_first() -> None:
+    """A run must not die at step 154 because only then a block is drawn that is too large."""
+    for seed in range(20):
+        with pytest.raises(BadInput, match="grid cannot hold"):
+            MultiBlock(target_scale=(0.2, 0.6), context_share=0.3)(4, Grid(14, 14), generator(seed))
 
 
 def test_crowded_settings_end_and_still_leave_the_context_its_share() -> None:

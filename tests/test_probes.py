@@ -105,8 +105,9 @@ def test_features_are_extracted_in_eval_mode_without_gradients_and_in_order() ->
 
     levels = torch.arange(10, dtype=torch.uint8)[:, None, None, None].expand(10, 3, 8, 8).contiguous()
     spy = Spy().train()
-    found = features.extract(
+    found, is_sound = features.extract(
         Pictures(ArraySource("grey", levels), image_size=(8, 8)), spy.pool, image_size=(8, 8), batch_size=4
     )
+    assert is_sound.all()
     assert spy.modes == [(False, False)] * 3 and spy.training
     assert (found[1:, 0] > found[:-1, 0]).all()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from safetensors.torch import load_file
 
 import runner
 from openjepa.engine import checkpoint
@@ -41,7 +42,7 @@ def copy_of(run: Path, folder: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("kill_at", "workers"),
-    [("step:2", 0), ("backward:7", 2), ("weights:6", 0), ("state:6", 1), ("rename:9", 0)],
+    [("step:2", 0), ("backward:7", 2), ("weights:6", 0), ("state:6", 1), ("rename:9", 0), ("finish:10", 0)],
 )
 def test_a_run_killed_at_any_moment_continues_bit_for_bit(
     kill_at: str, workers: int, whole: Path, pictures: Path, tmp_path: Path
@@ -52,7 +53,8 @@ def test_a_run_killed_at_any_moment_continues_bit_for_bit(
     assert not (run / "weights.safetensors").exists()
     again = runner.command(*words, "--resume")
     assert again.returncode == 0, again.stderr
-    assert (run / "weights.safetensors").read_bytes() != b""
+    assert load_file(run / "weights.safetensors").keys() == load_file(whole / "weights.safetensors").keys()
+    assert json.loads((run / "provenance.json").read_text())["status"] == "finished"
     final, expected = (path / f"checkpoints/step-{runner.STEPS:08d}" for path in (run, whole))
     for name in (checkpoint.WEIGHTS, checkpoint.STATE):
         ours, theirs = (_tensors(path / name) for path in (final, expected))
@@ -64,8 +66,6 @@ def test_a_run_killed_at_any_moment_continues_bit_for_bit(
 def _tensors(path: Path) -> dict[str, bytes]:
     """Every tensor of a file as bytes: equal means equal bit for bit."""
     if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
         tensors = load_file(path)
     else:
         import torch
@@ -81,12 +81,18 @@ def test_a_polite_stop_saves_and_exits_cleanly_and_the_run_goes_on(
 ) -> None:
     run = tmp_path / "run"
     words = runner.words(pictures, run, "train.checkpoint_every=1000")
+    words += ["--set", "data.cache=none", "--set", "data.workers=2"]
     slow = [sys.executable, str(Path(__file__).with_name("slow_steps.py")), *words]
     process = subprocess.Popen(
-        slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        slow,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     _wait_for_step(run, 2)
-    process.send_signal(number)
+    os.killpg(process.pid, number)  # to the whole group, decoding processes too, as torchrun and terminals do
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     assert "stopped cleanly at step" in errors
@@ -137,6 +143,22 @@ def test_a_changed_config_is_refused_with_the_difference(whole: Path, pictures: 
     assert "optim.lr: 0.001 in the run, 0.5 now" in again.stderr
     assert "method.loss: 'smooth_l1' in the run, 'l2' now" in again.stderr
     assert yaml.safe_load((run / "config.yaml").read_text())["optim"]["lr"] == 0.001
+
+
+def test_an_edited_config_file_is_refused(whole: Path, tmp_path: Path) -> None:
+    run = copy_of(whole, tmp_path / "run")
+    (run / "config.yaml").write_text((run / "config.yaml").read_text().replace("lr: 0.001", "lr: 0.5"))
+    again = runner.command("pretrain", "--run", str(run), "--resume")
+    assert again.returncode == 2 and "optim.lr: 0.001 in the run, 0.5 now" in again.stderr
+
+
+def test_a_damaged_newer_checkpoint_never_crowds_out_a_good_one(whole: Path, tmp_path: Path) -> None:
+    folder = copy_of(whole, tmp_path / "run") / "checkpoints"
+    good = checkpoint.load(folder / "step-00000009")
+    (folder / "step-00000010/state.pt").write_bytes(b"damaged")
+    checkpoint.save(folder, good, metadata={}, keep=1)
+    assert [path.name for path in checkpoint.steps(folder)] == ["step-00000009"]
+    checkpoint.verify(folder / "step-00000009")
 
 
 def test_changed_data_is_refused(whole: Path, pictures: Path, tmp_path: Path) -> None:

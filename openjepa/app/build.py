@@ -58,6 +58,12 @@ def total_steps(config: Config, steps_per_epoch: int) -> int:
     return max(round(epochs * steps_per_epoch), 1)
 
 
+def check_sharing(config: Config, num_images: int) -> None:
+    """Refuses, before anything is decoded, a batch that the pictures cannot fill or the processes cannot share."""
+    Order(num_images, config.train.batch_size, config.seed)
+    Split(config.train.batch_size, config.train.accumulate, distributed.rank(), distributed.world_size())
+
+
 def loader(config: Config, pictures: Pictures, device: torch.device) -> Loader:
     data, train = config.data, config.train
     split = Split(train.batch_size, train.accumulate, distributed.rank(), distributed.world_size())
@@ -80,7 +86,8 @@ def pictures(config: Config, source: Any, track: Track | None = None) -> Picture
     return Pictures(
         source,
         image_size=data.height_width,
-        smallest_crop=data.crop_scale[0],
+        crop_scale=data.crop_scale[0],
+        crop_aspect=data.crop_aspect,
         cache=data.cache,
         num_workers=data.workers,
         track=track,

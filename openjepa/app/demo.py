@@ -21,11 +21,12 @@ RECIPE = "demo.yaml"
 
 def run(folder: Path, *, minutes: float, seed: int) -> list[Score]:
     """Returns the scores; leaves the run and its report in `folder`."""
+    overrides = [f"train.minutes={minutes}", f"seed={seed}"]
+    config = configs.load(recipe(), overrides)
     _clear(folder)
     began = time.perf_counter()
     console.notice(f"1/3 learning from unlabelled scenes for about {minutes:g} minutes …")
-    overrides = [f"train.minutes={minutes}", f"seed={seed}"]
-    result = pretrain(configs.load(recipe(), overrides), folder)
+    result = pretrain(config, folder)
     if not result.is_finished:
         return []
     console.notice("2/3 probing the frozen encoder: how many objects, how near, which colour …")
@@ -43,8 +44,18 @@ def recipe() -> dict:
 
 def _clear(folder: Path) -> None:
     """An earlier demo may go; anything else may not."""
-    if not folder.exists() or not any(folder.iterdir()):
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    if not RunFolder(folder).holds_a_run:
-        raise BadInput(f"{folder} exists and is not a run folder; choose another place with --run")
+    if not _is_a_demo(RunFolder(folder)):
+        raise BadInput(f"{folder} exists and is not an earlier demo; move it away or choose another place with --run")
     shutil.rmtree(folder)
+
+
+def _is_a_demo(folder: RunFolder) -> bool:
+    if not (folder.holds_a_run and folder.provenance.exists()):
+        return False
+    stored, ours = configs.read(folder.config), recipe()
+    return all(
+        stored.get(section, {}).get(key) == ours[section][key]
+        for section, key in (("data", "source"), ("model", "name"))
+    )

@@ -77,7 +77,11 @@ def random_like(encoder: VisionTransformer) -> VisionTransformer:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(RANDOM_SEED)
         return VisionTransformer(
-            encoder.size, patch_size=encoder.patch_size, image_size=encoder.image_size, patch_init=encoder.patch_init
+            encoder.size,
+            patch_size=encoder.patch_size,
+            image_size=encoder.image_size,
+            patch_init=encoder.patch_init,
+            rescale_init=encoder.rescale_init,
         ).eval()
 
 
@@ -87,17 +91,22 @@ class _Extractor:
     def __init__(self, image_size: tuple[int, int]) -> None:
         self.image_size = image_size
         self._pictures: dict[str, Pictures] = {}
-        self._vectors: dict[tuple[str, str], Tensor] = {}
+        self._vectors: dict[tuple[str, str], tuple[Tensor, Tensor]] = {}
 
     def features(self, part: Labelled, name: str, pool: features.Pool) -> Features:
         key = part.source.fingerprint()
         if (key, name) not in self._vectors:
             self._vectors[key, name] = features.extract(self._open(key, part.source), pool, image_size=self.image_size)
-        return Features(self._vectors[key, name][part.index], part.labels)
+        vectors, is_sound = self._vectors[key, name]
+        kept = is_sound[part.index]
+        return Features(vectors[part.index][kept], part.labels[kept])
 
     def _open(self, key: str, source: Source) -> Pictures:
         if key not in self._pictures:
-            self._pictures[key] = Pictures(source, image_size=self.image_size, num_workers=2, track=console.track)
+            opened = Pictures(source, image_size=self.image_size, num_workers=2, track=console.track)
+            self._pictures[key] = opened
+            if opened.cached is not None and opened.cached.broken:
+                console.notice(f"notice: {len(opened.cached.broken)} pictures cannot be decoded and are left out")
         return self._pictures[key]
 
 

@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
+from openjepa.core import config as configs
 from openjepa.core import options, seeding
 from openjepa.core.contracts import MaskStrategy, mask_strategies
-from openjepa.core.errors import BadInput
 from openjepa.core.types import Grid
 from openjepa.data.scenes import Scenes
 from openjepa.masks.statistics import Coverage, coverage
@@ -54,10 +52,4 @@ def draw(found: Inspection, path: Path) -> None:
 
 
 def _options(words: list[str]) -> dict[str, object]:
-    given = {}
-    for word in words:
-        key, separator, text = word.partition("=")
-        if not separator:
-            raise BadInput(f'"--set {word}" is not of the form option=value, such as --set num_targets=2')
-        given[key.strip()] = yaml.safe_load(text)
-    return given
+    return dict(configs.parse_override(word) for word in words)

@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -14,13 +15,14 @@ from openjepa.app import budget, build, console, resume, saving
 from openjepa.core import config as configs
 from openjepa.core.config import Config
 from openjepa.core.contracts import Method, Source
-from openjepa.core.errors import BadInput
+from openjepa.core.errors import BadInput, OpenJepaError
 from openjepa.data.loader import Loader
 from openjepa.data.spec import open_source
 from openjepa.engine import checkpoint, device, distributed, loop, optim
 from openjepa.engine.stopping import Stop
 from openjepa.runs import provenance
 from openjepa.runs.directory import RunFolder, write_broken, write_json, write_text
+from openjepa.runs.lock import Lock
 from openjepa.runs.metrics import Recorder
 
 GPU_CHECK_EVERY = 10  # asking a GPU for a number makes it wait; on a CPU we ask at every step
@@ -52,13 +54,18 @@ def _pretrain(config: Config, folder: RunFolder, resumes: bool, chosen: torch.de
         resume.check_new(folder)
     source = open_source(config.data.source, image_size=config.data.height_width)
     past = _past(folder) if resumes else {}
+    if resumes and not past:
+        console.notice(f"{folder.path} holds no run yet; starting a new one at step 0")
     if past:
         config = _with_known_length(config, folder, past)
         resume.check_same(folder, config, source.fingerprint(), past)
     precision = device.resolve_precision(config.train.precision, chosen)
     distributed.barrier()  # every process has looked at the folder before rank 0 writes into it
     job = _Job(config, folder, chosen, precision, source)
-    return job.run(start_over=not past)
+    build.check_sharing(config, len(source))
+    method = build.method(config).to(chosen)  # before anything is written: what does not fit together is said here
+    with Lock(folder) if distributed.is_main() else nullcontext():
+        return job.run(method, is_new=not past)
 
 
 def _config(given: Config | Mapping[str, Any] | None, folder: RunFolder, resumes: bool) -> Config:
@@ -103,24 +110,27 @@ class _Job:
     precision: Any
     source: Source
 
-    def run(self, *, start_over: bool) -> Result:
+    def run(self, method: Method, *, is_new: bool) -> Result:
         pictures = build.pictures(self.config, self.source, console.track)
         loader = build.loader(self.config, pictures, self.device)
-        method = build.method(self.config).to(self.device)
         job = self
         if self.config.train.minutes is not None:
             job = replace(self, config=_with_steps(self.config, self._steps_within_budget(method, loader)))
-        if start_over and distributed.is_main():
+        if is_new and distributed.is_main():
             job._announce(minutes=self.config.train.minutes)
-        return job._train(method, loader)
-
-    def _train(self, method: Method, loader: Loader) -> Result:
+        distributed.barrier()  # rank 0 has written the first files
         optimizer = optim.adamw(method, betas=self.config.optim.betas)
-        start = self._restore(method, optimizer)
+        start = 0 if is_new else job._restore(method, optimizer)
+        return job._train(method, optimizer, loader, start)
+
+    def _train(self, method: Method, optimizer: torch.optim.Optimizer, loader: Loader, start: int) -> Result:
         training = self._training(method, optimizer, loader)
         if start >= training.total:
             console.notice(f"{self.folder.path} is finished: {start} of {training.total} steps are done")
-            return Result(self.folder.path, start, True)
+            return self._finish(method, start, training.total)
+        if distributed.is_main():
+            self.folder.weights.unlink(missing_ok=True)  # of an earlier stop; until the end the checkpoints are newer
+            self._set_status("running")
         recorder = Recorder(self.folder.metrics, start=start) if distributed.is_main() else None
         try:
             with Stop() as stop, console.TrainingProgress(training.total, start) as progress:
@@ -131,6 +141,10 @@ class _Job:
                     should_stop=lambda: stop.is_requested,
                 )
                 done = loop.run(training, start)
+        except OpenJepaError:
+            if distributed.is_main():
+                self._set_status("failed")
+            raise
         finally:
             if recorder is not None:
                 recorder.close()
@@ -186,25 +200,25 @@ class _Job:
 
     def _restore(self, method: Method, optimizer: torch.optim.Optimizer) -> int:
         """Loads the newest intact checkpoint, if there is one; returns the steps done."""
-        distributed.barrier()  # rank 0 has written the first files
-        if not self.folder.checkpoints.exists():
-            return 0
         path = resume.newest_checkpoint(self.folder)
         if path is None:
             return 0
+        resume.check_same_as_checkpoint(path, self.config)
         saved = checkpoint.load(path)
         method.load_state_dict(saved.weights)
         optimizer.load_state_dict(saved.optimizer)
         console.notice(f"continuing {self.folder.path} from step {saved.step}")
         return saved.step
 
+    def _set_status(self, status: str, **more: Any) -> None:
+        record = json.loads(self.folder.provenance.read_text(encoding="utf-8"))
+        write_json(self.folder.provenance, {**record, "status": status, **more})
+
     def _finish(self, method: Method, done: int, total: int) -> Result:
         is_finished = done >= total
         if distributed.is_main():
             saving.write_weights(self.folder, method, self.config, done)
-            record = json.loads(self.folder.provenance.read_text(encoding="utf-8"))
-            status = "finished" if is_finished else "stopped"
-            write_json(self.folder.provenance, {**record, "status": status, "steps": done, "ended": provenance.now()})
+            self._set_status("finished" if is_finished else "stopped", steps=done, ended=provenance.now())
             if not is_finished:
                 console.notice(
                     f"stopped cleanly at step {done} of {total}; continue with --run {self.folder.path} --resume"

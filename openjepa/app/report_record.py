@@ -94,7 +94,7 @@ def pictures(config: Config, num_pictures: int) -> Shown:
     source, split = _open(config)
     order = torch.randperm(len(source), generator=seeding.generator(SEED, "report pictures"))[:num_pictures]
     size, scale = config.data.height_width, config.data.crop_scale
-    held = Pictures(source, image_size=size, smallest_crop=scale[0], cache="none")
+    held = Pictures(source, image_size=size, crop_scale=scale[0], cache="none")
     raws = list(held.batches([chunk.tolist() for chunk in order.split(CHUNK)]))
     images = torch.cat([transforms.evaluation(raw.images, raw.sizes, size) for raw in raws])
     draws = transforms.draw_crops(len(order), seeding.generator(SEED, "report crops"))

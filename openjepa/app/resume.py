@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from safetensors import safe_open
 
 from openjepa.app import console
 from openjepa.core import config as configs
@@ -21,6 +22,8 @@ def stored_config(folder: RunFolder) -> dict[str, Any]:
 
 
 def check_new(folder: RunFolder) -> None:
+    if folder.path.exists() and not folder.path.is_dir():
+        raise BadInput(f"{folder.path} is a file; --run needs a folder")
     if folder.holds_a_run:
         raise BadInput(
             f"{folder.path} already holds a run; add --resume to continue it, or choose another --run folder"
@@ -29,19 +32,31 @@ def check_new(folder: RunFolder) -> None:
 
 def check_same(folder: RunFolder, config: Config, fingerprint: str, provenance: dict[str, Any]) -> None:
     """Refuses another config (with the differences) and other data."""
-    wanted = yaml.safe_load(configs.dump(config))
-    rows = [row for row in configs.difference(stored_config(folder), wanted) if row[0] not in HARMLESS]
-    if rows:
-        lines = "\n".join(f"  {path}: {before!r} in the run, {after!r} now" for path, before, after in rows)
-        raise BadInput(
-            f"the config differs from the one {folder.path} was started with:\n{lines}\n"
-            f"use the run's own settings (openjepa pretrain --run {folder.path} --resume), or start a new run"
-        )
+    _refuse_difference(stored_config(folder), config, str(folder.path))
     known = provenance.get("data", {}).get("fingerprint")
     if known is not None and known != fingerprint:
         raise BadInput(
             f"the data in {config.data.source} has changed since {folder.path} was started "
             f"(fingerprint {known[:12]}, now {fingerprint[:12]}); restore it, or start a new run"
+        )
+
+
+def check_same_as_checkpoint(path: Path, config: Config) -> None:
+    """The config inside the checkpoint: somebody may have edited the run's config.yaml."""
+    with safe_open(path / checkpoint.WEIGHTS, framework="pt") as file:
+        written = (file.metadata() or {}).get("config")
+    if written is not None:
+        _refuse_difference(yaml.safe_load(written), config, str(path))
+
+
+def _refuse_difference(stored: dict[str, Any], config: Config, where: str) -> None:
+    wanted = yaml.safe_load(configs.dump(config))
+    rows = [row for row in configs.difference(stored, wanted) if row[0] not in HARMLESS]
+    if rows:
+        lines = "\n".join(f"  {path}: {before!r} in the run, {after!r} now" for path, before, after in rows)
+        raise BadInput(
+            f"the config differs from the one {where} was made with:\n{lines}\n"
+            "use the run's own settings (openjepa pretrain --run DIR --resume), or start a new run"
         )
 
 

@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from openjepa.cli import tables
-from openjepa.cli.options import AsJson, Overrides
+from openjepa.cli.options import AsJson, Count, Overrides
 
 
 def evaluate(
     run: Path,
     *,
     task: Annotated[list[str], Parameter(negative=(), consume_multiple=False)],
-    probe: Annotated[list[Literal["knn", "logistic"]] | None, Parameter(negative=(), consume_multiple=False)] = None,
+    probe: Annotated[list[str] | None, Parameter(negative=(), consume_multiple=False)] = None,
     encoder: Literal["target", "context"] = "target",
     json: AsJson = False,
 ) -> None:
@@ -38,10 +38,10 @@ def evaluate(
 def masks(
     *,
     name: str = "multiblock",
-    image_size: int = 224,
-    patch_size: int = 16,
-    batch_size: int = 128,
-    images: int = 4096,
+    image_size: Count = 224,
+    patch_size: Count = 16,
+    batch_size: Count = 128,
+    images: Count = 4096,
     seed: int = 0,
     picture: Path = Path("masks.png"),
     draw: bool = True,

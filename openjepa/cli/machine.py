@@ -1,10 +1,10 @@
 """The verbs that look at this machine: `openjepa bench …`, `openjepa doctor`."""
 
 from openjepa.cli import tables
-from openjepa.cli.options import AsJson, Overrides
+from openjepa.cli.options import AsJson, Count, Overrides
 
 
-def masks(*, batch_size: int = 256, grid: int = 14, json: AsJson = False) -> None:
+def masks(*, batch_size: Count = 256, grid: Count = 14, json: AsJson = False) -> None:
     """Milliseconds to draw masks for a batch, on one thread, for every strategy.
 
     Example: openjepa bench masks
@@ -17,9 +17,9 @@ def masks(*, batch_size: int = 256, grid: int = 14, json: AsJson = False) -> Non
 def step(
     *,
     model: str = "vit-tiny/4",
-    image_size: int = 32,
-    batch_size: int = 128,
-    steps: int = 10,
+    image_size: Count = 32,
+    batch_size: Count = 128,
+    steps: Count = 10,
     set_: Overrides = None,
     json: AsJson = False,
 ) -> None:

@@ -45,11 +45,15 @@ def main() -> None:
         _fail(str(error), error.exit_code)
     except CycloptsError as error:
         _fail(" ".join(str(error).split()), BadInput.exit_code)
-    except KeyboardInterrupt:
-        _fail("interrupted", 130)
     except BrokenPipeError:  # the reader of our output has gone, as in `openjepa runs | head`
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:  # a full disk, a folder that may not be written
+        _fail(
+            " ".join(str(part) for part in (error.filename, error.strerror or error) if part), OpenJepaError.exit_code
+        )
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
 
 
 def _fail(text: str, exit_code: int) -> None:

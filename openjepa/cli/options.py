@@ -2,7 +2,8 @@
 
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 Overrides = Annotated[list[str] | None, Parameter(name="--set", negative=(), consume_multiple=False)]
+Count = Annotated[int, Parameter(validator=validators.Number(gte=1))]
 AsJson = Annotated[bool, Parameter(name="--json", negative=())]

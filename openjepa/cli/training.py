@@ -73,11 +73,13 @@ def pretrain(
     }
     if sum(length is not None for length in (epochs, steps, minutes)) > 1:
         raise BadInput("more than one of --epochs, --steps and --minutes is given; keep one")
-    overrides = [f"{path}={value}" for path, value in words.items() if value is not None] + (set_ or [])
+    if resume and run is None:
+        raise BadInput("--resume needs the run folder to continue; add --run DIR")
+    words = {path: value for path, value in words.items() if value is not None}
     given = None
-    if config is not None or overrides or not resume:
+    if config is not None or words or set_ or not resume:
         base = configs.read(config) if config is not None else _stored(run, resume)
-        given = configs.load(base, overrides)
+        given = configs.load(base, set_ or [], words)
     result = start(given, run, resumes=resume)
     if result.is_finished:
         tables.say(f"finished: {result.steps} steps, {result.folder}")

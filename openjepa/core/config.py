@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from openjepa.core import options
 from openjepa.core.duration import Duration
@@ -18,6 +18,21 @@ from openjepa.core.errors import BadInput
 DurationField = Annotated[Duration, BeforeValidator(Duration.parse), PlainSerializer(str)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[int, Field(ge=1)]
+Above = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
+def _rising(limits: tuple[float, float]) -> tuple[float, float]:
+    if limits[0] > limits[1]:
+        raise ValueError(f"{list(limits)} is not a range; write [smaller, larger]")
+    return limits
+
+
+def _above_zero(duration: Duration) -> Duration:
+    if duration.amount <= 0:
+        raise ValueError(f'"{duration}" is no time at all; use 1 or more steps')
+    return duration
 
 
 class Section(BaseModel):
@@ -27,8 +42,8 @@ class Section(BaseModel):
 class DataConfig(Section):
     source: str = "scenes"
     image_size: Positive | tuple[Positive, Positive] = 224  # one number: square; (height, width) otherwise
-    crop_scale: tuple[Share, Share] = (0.3, 1.0)  # share of the picture's area; I-JEPA's published value
-    crop_aspect: tuple[float, float] = (0.75, 4 / 3)
+    crop_scale: Annotated[tuple[Above, Share], AfterValidator(_rising)] = (0.3, 1.0)  # share of the area, as published
+    crop_aspect: Annotated[tuple[Above, Above], AfterValidator(_rising)] = (0.75, 4 / 3)  # width / height
     flip: bool = False  # I-JEPA uses no flips
     workers: Annotated[int, Field(ge=0)] = 2
     max_broken: Share = 0.01
@@ -54,8 +69,8 @@ class OptimConfig(Section):
     start_lr: Annotated[float, Field(ge=0)] = 2e-4
     final_lr: Annotated[float, Field(ge=0)] = 1e-6
     warmup: DurationField = Duration(10, "percent")
-    weight_decay: tuple[float, float] = (0.04, 0.4)
-    betas: tuple[float, float] = (0.9, 0.999)
+    weight_decay: tuple[NotNegative, NotNegative] = (0.04, 0.4)
+    betas: tuple[Beta, Beta] = (0.9, 0.999)
     clip: Annotated[float, Field(gt=0)] | None = None
 
 
@@ -67,7 +82,7 @@ class TrainConfig(Section):
     minutes: Annotated[float, Field(gt=0)] | None = None
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False
-    checkpoint_every: DurationField = Duration(5, "percent")
+    checkpoint_every: Annotated[DurationField, AfterValidator(_above_zero)] = Duration(5, "percent")
     keep: Positive = 2
 
     @model_validator(mode="after")
@@ -111,11 +126,13 @@ def _with_default_monitors(given: Any) -> Any:
     return {name: {} if value is None else value for name, value in merged.items()}
 
 
-def load(values: Mapping[str, Any], overrides: Iterable[str] = ()) -> Config:
-    """Plain values, then `a.b=c` words, checked."""
+def load(values: Mapping[str, Any], overrides: Iterable[str] = (), words: Mapping[str, Any] | None = None) -> Config:
+    """Plain values, then words by dotted path as they are, then `a.b=c` overrides; checked."""
     merged = _copy(values)
+    for path, value in (words or {}).items():
+        put(merged, path, value)
     for override in overrides:
-        _apply(merged, override)
+        put(merged, *parse_override(override))
     return options.validate(Config, merged)
 
 
@@ -158,20 +175,27 @@ def _copy(values: Any) -> Any:
     return {key: _copy(value) for key, value in values.items()} if isinstance(values, Mapping) else values
 
 
-def _apply(values: dict[str, Any], override: str) -> None:
-    path, separator, text = override.partition("=")
-    keys = path.strip().split(".")
-    if not separator or not all(keys):
-        raise BadInput(f'"--set {override}" is not of the form section.key=value, such as --set optim.lr=1e-3')
-    for key in keys[:-1]:
-        inner = values.get(key)
-        values[key] = inner if isinstance(inner, dict) else {}
-        values = values[key]
-    if keys[-1] in LENGTHS:  # a new length replaces the one from the file
+def put(values: dict[str, Any], path: str, value: Any) -> None:
+    """Sets a value by its dotted path, in place."""
+    *sections, key = path.split(".")
+    for section in sections:
+        inner = values.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise BadInput(f'{section} is "{inner}" in the config; expected a section with keys such as {key}')
+        values = inner
+    if key in LENGTHS:  # a new length replaces the one from the file
         for other in LENGTHS:
             values.pop(other, None)
+    values[key] = value
+
+
+def parse_override(override: str) -> tuple[str, Any]:
+    """`a.b=c` -> ("a.b", c), the value read as YAML."""
+    path, separator, text = override.partition("=")
+    if not separator or not all(path.strip().split(".")):
+        raise BadInput(f'"--set {override}" is not of the form key=value, such as --set optim.lr=1e-3')
     try:
-        values[keys[-1]] = yaml.safe_load(text)
+        return path.strip(), yaml.safe_load(text)
     except yaml.YAMLError:
         raise BadInput(
             f'the value in "--set {override}" is not readable; put text with special characters in quotes'

@@ -41,9 +41,9 @@ class Method(nn.Module, ABC):
         """What follows the optimiser, such as a moving average."""
 
     @classmethod
-    def complete(cls, options: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
+    def complete(cls, given: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
         """Options whose default depends on the encoder get their value, so that a run's config says all."""
-        return options
+        return given
 
     @property
     @abstractmethod

@@ -7,7 +7,7 @@ from typing import Literal
 from openjepa.core.errors import BadInput
 
 Unit = Literal["steps", "epochs", "percent"]
-_PATTERN = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(steps?|epochs?|%)?\s*")
+_PATTERN = re.compile(r"\s*(\d+(?:\.\d*)?(?:e-?\d+)?|\.\d+)\s*(steps?|epochs?|%)?\s*")
 
 
 @dataclass(frozen=True)
@@ -32,5 +32,5 @@ class Duration:
         return max(steps, 1) if self.amount > 0 else 0
 
     def __str__(self) -> str:
-        number = f"{self.amount:g}"
+        number = str(int(self.amount)) if self.amount == int(self.amount) else repr(self.amount)
         return {"steps": number, "epochs": f"{number} epochs", "percent": f"{number}%"}[self.unit]

@@ -44,7 +44,7 @@ class Registry(Generic[T]):
     def __getitem__(self, name: str) -> T:
         self._load()
         if name not in self._parts:
-            raise BadInput(f'unknown {self.kind} "{name}"{did_you_mean(name, self._parts)}')
+            raise BadInput(f'unknown {self.kind} "{name}"{did_you_mean(str(name), self._parts)}')
         return self._parts[name]
 
     def __contains__(self, name: str) -> bool:

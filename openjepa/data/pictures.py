@@ -7,7 +7,7 @@ be decoded is replaced by the next one that can, always the same one, and rememb
 
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeVar, runtime_checkable
 
@@ -45,7 +45,9 @@ class Raw:
     images: Tensor  # [B, 3, H, W] uint8
     sizes: Tensor  # [B, 2] true height and width
     index: Tensor  # [B]
+    is_sound: Tensor  # [B] bool; False: the picture is broken and the next good one stands in its place
     broken: dict[str, str] = field(default_factory=dict)  # path -> reason, of pictures that were replaced
+    failure: str = ""  # a sentence, when no picture could be decoded; said by the parent, not by a worker
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Decoded:
     size: tuple[int, int]
     index: int
     broken: dict[str, str]
+    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,15 @@ class Decoder(Dataset):
             except BrokenImage as error:
                 broken[error.path] = error.reason
         path, reason = next(iter(broken.items()))
-        raise BadInput(
-            f"{len(broken)} pictures in a row cannot be decoded, the first is {path} ({reason}); "
-            "look at them with openjepa data check"
+        return Decoded(
+            torch.empty(0),
+            (0, 0),
+            index,
+            broken,
+            failure=(
+                f"{len(broken)} pictures in a row cannot be decoded, the first is {path} ({reason}); "
+                "look at them with openjepa data check"
+            ),
         )
 
     def _decode(self, index: int) -> tuple[Tensor, tuple[int, int]]:
@@ -87,21 +96,32 @@ class Decoder(Dataset):
         return image, (image.shape[1], image.shape[2])
 
 
-def canvas_for(source: Source, image_size: tuple[int, int], smallest_crop: float) -> tuple[int, int] | None:
+def canvas_for(
+    source: Source, image_size: tuple[int, int], crop_scale: float, crop_aspect: tuple[float, float]
+) -> tuple[int, int] | None:
     """The common size to decode to, or None when the source's pictures are all of one size anyway."""
     if not isinstance(source, Scalable):
         return None
-    wanted = [math.ceil(side / math.sqrt(smallest_crop)) for side in image_size]
-    spread = range(0, len(source), max(len(source) // NUM_SIZE_SAMPLES, 1))
-    seen = [0, 0]
-    for index in spread:
+    needed = []
+    for index in range(0, len(source), max(len(source) // NUM_SIZE_SAMPLES, 1)):
         try:
-            seen = [max(pair) for pair in zip(seen, source.true_size(index), strict=True)]
+            needed.append(_needed_for(source.true_size(index), image_size, crop_scale, crop_aspect))
         except BrokenImage:
             continue
-    # Larger than any picture would only invent pixels.
-    height, width = (min(pair) if pair[1] else pair[0] for pair in zip(wanted, seen, strict=True))
-    return height, width
+    heights, widths = zip(*needed, strict=True) if needed else ((image_size[0],), (image_size[1],))
+    return max(heights), max(widths)
+
+
+def _needed_for(
+    true: tuple[int, int], image_size: tuple[int, int], crop_scale: float, crop_aspect: tuple[float, float]
+) -> tuple[int, int]:
+    """The canvas on which the smallest crop of a picture still has as many pixels as it will be resized to, if it had them."""
+    height, width = true
+    area = crop_scale * height * width
+    crop_height = min(math.sqrt(area / crop_aspect[1]), height, width / crop_aspect[1])
+    crop_width = min(math.sqrt(area * crop_aspect[0]), width, height * crop_aspect[0])
+    rows, columns = image_size[0] * height / crop_height, image_size[1] * width / crop_width
+    return min(height, math.ceil(rows)), min(width, math.ceil(columns))
 
 
 class Pictures:
@@ -112,12 +132,14 @@ class Pictures:
         source: Source,
         *,
         image_size: tuple[int, int],
-        smallest_crop: float = 1.0,
+        crop_scale: float = 1.0,  # the smallest share of a picture that will be cropped, …
+        crop_aspect: tuple[float, float] | None = None,  # … and the range of width / height; None: that of image_size
         cache: Literal["auto", "memory", "none"] = "auto",
         num_workers: int = 0,
         track: Track | None = None,
     ) -> None:
-        self.decoder = Decoder(source, canvas_for(source, image_size, smallest_crop))
+        ratio = image_size[1] / image_size[0]
+        self.decoder = Decoder(source, canvas_for(source, image_size, crop_scale, crop_aspect or (ratio, ratio)))
         self.num_workers = num_workers
         self.cached: Raw | None = None
         images = getattr(source, "images", None)
@@ -133,21 +155,27 @@ class Pictures:
         """One Raw for each list of indices, in order; lazily, so the lists may go on for ever."""
         if self.cached is not None:
             return (self._from_cache(torch.as_tensor(chosen)) for chosen in indices)
-        return DataLoader(
-            self.decoder,
-            batch_sampler=indices,
-            num_workers=self.num_workers,
-            collate_fn=_collate,
-            worker_init_fn=workers.start if self.num_workers else None,
-            prefetch_factor=4 if self.num_workers else None,
+        return _sound(
+            DataLoader(
+                self.decoder,
+                batch_sampler=indices,
+                num_workers=self.num_workers,
+                collate_fn=_collate,
+                worker_init_fn=workers.start if self.num_workers else None,
+                prefetch_factor=4 if self.num_workers else None,
+            )
         )
 
     def _from_cache(self, chosen: Tensor) -> Raw:
         assert self.cached is not None
-        return Raw(self.cached.images[chosen], self.cached.sizes[chosen], chosen, self.cached.broken)
+        cached = self.cached
+        return Raw(cached.images[chosen], cached.sizes[chosen], chosen, cached.is_sound[chosen], cached.broken)
 
     def _fits(self) -> bool:
-        needed = self.decoder[0].image.numel() * len(self)
+        first = self.decoder[0]
+        if first.failure:
+            raise BadInput(first.failure)
+        needed = first.image.numel() * len(self)
         return needed <= min(CACHE_LIMIT, CACHE_MEMORY_SHARE * _free_memory())
 
     def _decode_all(self, track: Track | None) -> Raw:
@@ -166,34 +194,46 @@ class Pictures:
 
 def _all_of(images: Tensor) -> Raw:
     sizes = torch.tensor(images.shape[2:]).expand(len(images), 2)
-    return Raw(images, sizes, torch.arange(len(images)))
+    return Raw(images, sizes, torch.arange(len(images)), torch.ones(len(images), dtype=torch.bool))
 
 
 def _concatenate(parts: Iterable[Raw], num_images: int) -> Raw:
     """Into buffers allocated once: growing lists would need the memory twice."""
     images, sizes = torch.empty(0, dtype=torch.uint8), torch.empty(num_images, 2, dtype=torch.long)
+    is_sound = torch.ones(num_images, dtype=torch.bool)
     broken: dict[str, str] = {}
     start = 0
     for part in parts:
         if start == 0:
             images = torch.empty(num_images, *part.images.shape[1:], dtype=torch.uint8)
         rows = slice(start, start + len(part.images))
-        images[rows], sizes[rows] = part.images, part.sizes
+        images[rows], sizes[rows], is_sound[rows] = part.images, part.sizes, part.is_sound
         broken |= part.broken
         start = rows.stop
-    return Raw(images, sizes, torch.arange(num_images), broken)
+    return Raw(images, sizes, torch.arange(num_images), is_sound, broken)
 
 
 def _collate(items: list[Decoded]) -> Raw:
     broken: dict[str, str] = {}
     for item in items:
         broken |= item.broken
+    index, failures = torch.tensor([item.index for item in items]), [item.failure for item in items if item.failure]
+    if failures:
+        return Raw(torch.empty(0), torch.empty(0), index, torch.empty(0), broken, failures[0])
     return Raw(
         torch.stack([item.image for item in items]),
         torch.tensor([item.size for item in items]),
-        torch.tensor([item.index for item in items]),
+        index,
+        torch.tensor([not item.broken for item in items]),
         broken,
     )
+
+
+def _sound(raws: Iterable[Raw]) -> Iterator[Raw]:
+    for raw in raws:
+        if raw.failure:
+            raise BadInput(raw.failure)
+        yield raw
 
 
 def _free_memory() -> int:

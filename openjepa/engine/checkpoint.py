@@ -49,8 +49,10 @@ def save(folder: Path, checkpoint: Checkpoint, *, metadata: dict[str, str], keep
         shutil.rmtree(final)
     os.replace(partial, final)
     _sync(folder)
-    for old in steps(folder)[:-keep]:
-        shutil.rmtree(old)
+    known = steps(folder)
+    newer = [path for path in known if path.name > final.name]  # damaged ones that a resume passed over
+    for path in [*newer, *[path for path in known if path not in newer][:-keep]]:
+        shutil.rmtree(path)
     return final
 
 

@@ -123,7 +123,9 @@ def _clip(training: Training, index: int) -> float:
 
 
 def _is_check_due(training: Training, index: int) -> bool:
-    return index % training.check_every == 0 or index == training.total - 1
+    """Always before a checkpoint: what is not finite must not be kept."""
+    is_saved = (index + 1) % training.checkpoint_every == 0 or index + 1 == training.total
+    return is_saved or index % training.check_every == 0
 
 
 def _advice(what: str, index: int) -> str:

@@ -1,6 +1,7 @@
 """A clean stop on SIGTERM and Ctrl-C: finish the step, save, leave. A second signal leaves at once."""
 
 import signal
+import threading
 from types import FrameType
 from typing import Any
 
@@ -15,6 +16,8 @@ class Stop:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Stop":
+        if threading.current_thread() is not threading.main_thread():
+            return self  # Python delivers signals to the main thread only
         for number in SIGNALS:
             self._before[number] = signal.signal(number, self._request)
         return self

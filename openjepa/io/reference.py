@@ -48,7 +48,11 @@ def read_encoder(path: Path, which: Literal["target", "context"] = "target") -> 
     name = ARCHIVE_NAMES[which]
     if name not in archive:
         raise BadInput(f'{path} holds no network "{name}"')
-    return encoder_from(archive[name])
+    try:
+        return encoder_from(archive[name])
+    except (KeyError, ValueError, RuntimeError, AttributeError, IndexError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise BadInput(f'the network "{name}" in {path} is not an I-JEPA encoder: {reason}') from None
 
 
 def encoder_from(state: Mapping[str, Tensor]) -> VisionTransformer:

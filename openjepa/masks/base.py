@@ -1,6 +1,7 @@
 """What the strategies share: blocks on a grid, as sizes, positions, occupancy maps and index lists."""
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -27,6 +28,14 @@ def block_size(grid: Grid, scale: float, aspect: float) -> BlockSize:
     height = min(max(round(math.sqrt(area * aspect)), 1), grid.height)
     # The width follows from the rounded height: rounding both would make blocks of 16 patches where 12.8 were asked (8×8).
     return BlockSize(height, min(max(round(area / height), 1), grid.width))
+
+
+@lru_cache(maxsize=64)
+def largest_block_area(grid: Grid, scale: Range, aspect: Range) -> int:
+    """Patches of the largest block that any draw from these ranges can give."""
+    steps = [step / 40 for step in range(41)]
+    scales, aspects = ([low + (high - low) * step for step in steps] for low, high in (scale, aspect))
+    return max(block_size(grid, s, a).area for s in scales for a in aspects)
 
 
 def context_block_size(grid: Grid, scale: Tensor) -> tuple[Tensor, Tensor]:

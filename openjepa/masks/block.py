@@ -16,6 +16,7 @@ from openjepa.masks.base import (
     block_maps,
     block_size,
     check_range,
+    largest_block_area,
     uniform,
     uniform_integer,
 )
@@ -32,8 +33,9 @@ class Block:
         check_range("target_aspect", self.target_aspect, low=0, high=100)
 
     def __call__(self, batch_size: int, grid: Grid, generator: torch.Generator) -> Masks:
+        scale = (self.target_scale, self.target_scale)
         size = block_size(grid, self.target_scale, uniform((1,), self.target_aspect, generator).item())
-        if size.area == grid.size:
+        if largest_block_area(grid, scale, self.target_aspect) == grid.size:
             raise BadInput(f"target_scale {self.target_scale:g} covers the whole {grid} grid; use 0.3 or a larger grid")
         height, width = torch.tensor(size.height), torch.tensor(size.width)
         top = uniform_integer((grid.height - height).expand(batch_size), generator)

@@ -5,6 +5,7 @@ how much context there is (docs/reference.md). Here scale and aspect are drawn i
 how many patches a context keeps is a setting, so an image's masks follow the same distribution in any batch.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,6 +24,7 @@ from openjepa.masks.base import (
     check_count,
     check_range,
     context_block_size,
+    largest_block_area,
     uniform,
     uniform_integer,
 )
@@ -58,7 +60,7 @@ class MultiBlock:
         scale = uniform((1,), self.target_scale, generator).item()
         aspect = uniform((1,), self.target_aspect, generator).item()
         size = block_size(grid, scale, aspect)  # one size per batch, so that targets form a tensor
-        num_kept = self._num_kept(grid, size)
+        num_kept = self._num_kept(grid)
         draw = _Draw(self, grid, size)
         top, left, free = draw.blocks(batch_size, generator)
         for _ in range(NUM_REDRAWS):
@@ -72,23 +74,24 @@ class MultiBlock:
         context, valid = self._equalize(free, num_kept, grid, generator)
         return Masks(context, block_indices(top, left, size, grid), valid)
 
-    def _num_kept(self, grid: Grid, size: BlockSize) -> int:
-        """K, and the one check that the grid is large enough: a whole context block minus one target block must hold K."""
+    def _num_kept(self, grid: Grid) -> int:
+        """K, and the one check that the grid is large enough: a context block minus the largest target must hold K."""
         num_kept = max(round(self.context_share * grid.size), 1)
         height, width = context_block_size(grid, torch.tensor(self.context_scale[0]))
-        available = int(height * width) - size.area
-        if available < num_kept:
-            works = available / grid.size
-            raise BadInput(
-                f"a {grid} grid cannot hold a {size.height}×{size.width} target block beside a context of {num_kept} patches "
-                f"(context_share {self.context_share:g}); "
-                + (
-                    f"use context_share={works:.2g} or less"
-                    if available > 0
-                    else "use a larger image, smaller patches, or target_scale=[0.05, 0.1]"
-                )
-            )
-        return num_kept
+        largest = largest_block_area(grid, self.target_scale, self.target_aspect)
+        available = int(height * width) - largest
+        if available >= num_kept:
+            return num_kept
+        share = math.floor(100 * (available + 0.4) / grid.size) / 100
+        advice = (
+            f"use context_share={share:g}"
+            if share > 0
+            else "use a larger image, smaller patches or a smaller target_scale"
+        )
+        raise BadInput(
+            f"a {grid} grid cannot hold a target block of {largest} patches beside a context of {num_kept} patches "
+            f"(context_share {self.context_share:g}); {advice}"
+        )
 
     def _equalize(
         self, free: Tensor, num_kept: int, grid: Grid, generator: torch.Generator

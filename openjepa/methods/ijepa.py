@@ -31,8 +31,8 @@ CENTRE_MOMENTUM = 0.99  # forgets in about 100 steps, faster than any target enc
 
 @dataclass(frozen=True)
 class PredictorOptions:
-    width: int | None = None  # None: what models/sizes.py gives for the encoder's size
-    depth: int | None = None
+    width: Annotated[int, Field(ge=1)] | None = None  # None: what models/sizes.py gives for the encoder's size
+    depth: Annotated[int, Field(ge=1)] | None = None
     attention: Literal["joint", "shared"] = "joint"
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read by pydantic, never changed
 
@@ -66,6 +66,9 @@ class IJEPA(Method):
         self.target_encoder = copy.deepcopy(encoder).requires_grad_(False)
         self.predictor = _predictor(encoder, predictor, targets)
         self.draw_masks = options.build(mask_strategies, masks)
+        self.draw_masks(
+            1, encoder.grid, torch.Generator().manual_seed(0)
+        )  # a grid too small is said now, not at step 0
         self.loss = loss
         self.target_kind = targets
         self.target_masking = target_masking
@@ -133,9 +136,9 @@ class IJEPA(Method):
         return self.target_encoder
 
     @classmethod
-    def complete(cls, options: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
+    def complete(cls, given: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
         assert isinstance(encoder, VisionTransformer)
-        return {**options, "predictor": _complete_predictor(encoder, options["predictor"])}
+        return {**given, "predictor": _complete_predictor(encoder, given["predictor"])}
 
     def _target_tokens(self, images: Tensor) -> Tensor:
         """-> [B, N, D]: the target encoder's output or, with target_blocks K > 1, the mean of its last K blocks (data2vec).
@@ -187,12 +190,15 @@ def _predictor(encoder: VisionTransformer, wanted: PredictorOptions, targets: st
         num_heads=encoder.size.num_heads,  # the encoder's number, as published
         output_dim=encoder.patch_embed.in_features if targets == "pixels" else None,
         attention=wanted.attention,
+        rescale_init=encoder.rescale_init,
     )
 
 
 def _complete_predictor(encoder: VisionTransformer, wanted: PredictorOptions) -> PredictorOptions:
     size = encoder.size
-    return replace(wanted, width=wanted.width or size.predictor_width, depth=wanted.depth or size.predictor_depth)
+    width = size.predictor_width if wanted.width is None else wanted.width
+    depth = size.predictor_depth if wanted.depth is None else wanted.depth
+    return replace(wanted, width=width, depth=depth)
 
 
 def _normalised(tokens: Tensor) -> Tensor:

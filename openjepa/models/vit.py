@@ -36,6 +36,7 @@ class VisionTransformer(nn.Module):
         self.grid = grid_of(*image_size, patch_size)
         self.drop_path = drop_path
         self.patch_init = patch_init
+        self.rescale_init = rescale_init
         self.checkpoint_activations = checkpoint_activations
         # A convolution with stride = kernel is a linear map of flattened patches; a map of patches lets us embed a few only.
         self.patch_embed = nn.Linear(CHANNELS * patch_size**2, size.dim)

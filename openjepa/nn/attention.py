@@ -4,12 +4,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from openjepa.core.errors import BadInput
+
 
 class Attention(nn.Module):
     def __init__(self, dim: int, num_heads: int) -> None:
         super().__init__()
         if dim % num_heads:
-            raise ValueError(f"width {dim} is not a multiple of {num_heads} heads")
+            raise BadInput(
+                f"width {dim} is not a multiple of {num_heads} heads; use {max(dim // num_heads, 1) * num_heads}"
+            )
         self.num_heads = num_heads
         self.qkv = nn.Linear(dim, 3 * dim)
         self.proj = nn.Linear(dim, dim)

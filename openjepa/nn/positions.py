@@ -8,6 +8,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from openjepa.core.errors import BadInput
 from openjepa.core.types import Grid
 
 
@@ -15,9 +16,7 @@ from openjepa.core.types import Grid
 def sincos(grid: Grid, dim: int) -> Tensor:
     """(height, width), D -> [N, D] float32 on the CPU; the cached table is shared, so never change it in place."""
     if dim % 4:
-        raise ValueError(
-            f"width {dim} is not a multiple of 4, which sine-cosine positions need; use {dim - dim % 4 + 4}"
-        )
+        raise BadInput(f"width {dim} is not a multiple of 4, which sine-cosine positions need; use {dim - dim % 4 + 4}")
     rows, columns = torch.meshgrid(torch.arange(grid.height), torch.arange(grid.width), indexing="ij")
     halves = [_axis(columns.flatten(), dim // 2), _axis(rows.flatten(), dim // 2)]
     return torch.cat(halves, dim=1).float()  # [N, D]

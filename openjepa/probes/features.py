@@ -12,19 +12,22 @@ Pool = Callable[[Tensor], Tensor]  # [B, 3, h, w] -> [B, D]
 PIXEL_SIDE = 32  # raw pixels of larger pictures are shrunk to this side, so that the floor stays a few thousand numbers
 
 
-def extract(pictures: Pictures, pool: Pool, *, image_size: tuple[int, int], batch_size: int = 256) -> Tensor:
-    """-> [S, D] float32, in the order of the source."""
+def extract(
+    pictures: Pictures, pool: Pool, *, image_size: tuple[int, int], batch_size: int = 256
+) -> tuple[Tensor, Tensor]:
+    """-> [S, D] float32 in the order of the source, and [S] bool: False where a picture is broken and means nothing."""
     module = getattr(pool, "__self__", None)
     was_training = isinstance(module, nn.Module) and module.training
     if isinstance(module, nn.Module):
         module.eval()
     try:
         with torch.inference_mode():
-            parts = [pool(images).float().cpu() for images in _images(pictures, image_size, batch_size)]
+            parts = [(pool(images).float().cpu(), ok) for images, ok in _images(pictures, image_size, batch_size)]
     finally:
         if isinstance(module, nn.Module):
             module.train(was_training)
-    return torch.cat(parts).clone()
+    vectors, is_sound = zip(*parts, strict=True)
+    return torch.cat(vectors).clone(), torch.cat(is_sound)
 
 
 def raw_pixels(images: Tensor) -> Tensor:
@@ -34,8 +37,8 @@ def raw_pixels(images: Tensor) -> Tensor:
     return images.flatten(1)
 
 
-def _images(pictures: Pictures, image_size: tuple[int, int], batch_size: int) -> Iterator[Tensor]:
+def _images(pictures: Pictures, image_size: tuple[int, int], batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
     starts = range(0, len(pictures), batch_size)
     chunks = [list(range(start, min(start + batch_size, len(pictures)))) for start in starts]
     for raw in pictures.batches(chunks):
-        yield transforms.evaluation(raw.images, raw.sizes, image_size)
+        yield transforms.evaluation(raw.images, raw.sizes, image_size), raw.is_sound

@@ -74,6 +74,10 @@ def _split(name: str, source: Source) -> Task:
     rank = torch.empty_like(order)
     for value in labels.unique():
         members = order[labels[order] == value]
+        if len(members) < 2:
+            raise BadInput(
+                f"{name} has a class with one picture only; a split into training and test needs two or more"
+            )
         rank[members] = torch.arange(len(members))
         rank[members] = (rank[members] < max(round(TEST_SHARE * len(members)), 1)).long()
     test, train = (rank == 1).nonzero().squeeze(1), (rank == 0).nonzero().squeeze(1)

@@ -13,6 +13,7 @@ from openjepa.app.load import Which, load_encoder
 from openjepa.core.contracts import Source, probes
 from openjepa.core.types import Features
 from openjepa.data.pictures import Pictures
+from openjepa.engine import device
 from openjepa.models.vit import VisionTransformer
 from openjepa.probes import features
 from openjepa.runs.directory import RunFolder, write_json
@@ -46,10 +47,11 @@ def evaluate(
     num_test: int | None = None,
 ) -> list[Score]:
     """Scores of a run, kept in RUN/evals."""
+    chosen = device.choose()
     encoder = load_encoder(run, which)
     assert isinstance(encoder, VisionTransformer)
     opened = [open_task(name, image_size=encoder.image_size, num_train=num_train, num_test=num_test) for name in tasks]
-    scores = score(encoder, random_like(encoder), opened, probe_names)
+    scores = score(encoder.to(chosen), random_like(encoder).to(chosen), opened, probe_names)
     if RunFolder(Path(run)).holds_a_run:
         _store(RunFolder(Path(run)), scores)
     return scores

@@ -14,7 +14,7 @@ def list_runs(folder: Path) -> list[dict[str, Any]]:
     """Newest last. A folder that cannot be read is listed as such."""
     if not folder.is_dir():
         raise BadInput(f'no folder "{folder}"; give the folder that holds your runs')
-    found = [RunFolder(path.parent) for path in folder.rglob("config.yaml") if path.parent.name != "checkpoints"]
+    found = [RunFolder(path.parent) for path in folder.rglob("config.yaml")]
     return [_row(run) for run in sorted(found, key=_started)]
 
 
@@ -46,7 +46,11 @@ def _scores(run: RunFolder) -> dict[str, str]:
     """Trained accuracy of the logistic probe, for each task that was evaluated."""
     scores = {}
     for path in sorted(run.evals.glob("*.json")):
-        for score in json.loads(path.read_text(encoding="utf-8")):
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # half-copied; the table shows the other runs all the same
+            continue
+        for score in found:
             if score["probe"] == "logistic" and score["representation"] == "trained":
                 scores[score["task"]] = f"{100 * score['accuracy']:.1f} %"
     return scores

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Column, Table
 
 if TYPE_CHECKING:  # these import torch, which takes a second; --help should not
@@ -37,7 +38,7 @@ def scores(found: Sequence["Score"], *, as_json: bool) -> None:
         accuracy = {name: row[name].accuracy for name in representations}
         gain = accuracy[representations[-1]] - accuracy[representations[-2]]
         cells = [f"{100 * accuracy[name]:.1f}" for name in representations]
-        table.add_row(task, probe, f"{100 * row[representations[0]].chance:.1f}", *cells, f"{100 * gain:+.1f}")
+        table.add_row(escape(task), probe, f"{100 * row[representations[0]].chance:.1f}", *cells, f"{100 * gain:+.1f}")
     out.print(table)
     say("accuracy in % of frozen features; the gain is over random weights")
     say(f"{found[0].num_train} training and {found[0].num_test} test pictures")
@@ -99,7 +100,7 @@ def mapping(values: Mapping[str, Any], *, as_json: bool) -> None:
         return
     table = Table(show_header=False, box=None, pad_edge=False)
     for name, value in _flat(values):
-        table.add_row(name, _short(value))
+        table.add_row(escape(name), escape(_short(value)))
     out.print(table)
 
 
@@ -113,7 +114,7 @@ def rows(found: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str = "not
     names = list(dict.fromkeys(name for row in found for name in row))
     table = Table(*names)
     for row in found:
-        table.add_row(*(_short(row.get(name, "")) for name in names))
+        table.add_row(*(escape(_short(row.get(name, ""))) for name in names))
     out.print(table)
 
 

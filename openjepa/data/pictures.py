@@ -176,7 +176,10 @@ class Pictures:
         if first.failure:
             raise BadInput(first.failure)
         needed = first.image.numel() * len(self)
-        return needed <= min(CACHE_LIMIT, CACHE_MEMORY_SHARE * _free_memory())
+        num_processes = int(
+            os.environ.get("LOCAL_WORLD_SIZE", "1")
+        )  # of torchrun on this machine; each keeps its own copy
+        return needed <= min(CACHE_LIMIT, CACHE_MEMORY_SHARE * _free_memory() / num_processes)
 
     def _decode_all(self, track: Track | None) -> Raw:
         source = self.decoder.source

@@ -48,11 +48,11 @@ class Reference:
         if min(grid) < 2:
             raise BadInput(f"reference masks need at least two rows and columns, not a {grid} grid; use multiblock")
         smallest = min(size_for(grid, self.target_scale, self.target_aspect, u / 1000).area for u in range(1000))
-        largest_context = size_for(grid, self.context_scale, (1.0, 1.0), 0.0).area
-        if min(smallest, largest_context) <= self.min_keep:
-            works = min(smallest, largest_context) - 1
+        smallest = min(smallest, size_for(grid, self.context_scale, (1.0, 1.0), 0.0).area)
+        if smallest <= self.min_keep:
+            works = smallest - 1
             raise BadInput(
-                f"min_keep {self.min_keep} is not below the smallest target block of a {grid} grid, {smallest} patches; "
+                f"min_keep {self.min_keep} is not below the smallest block of a {grid} grid, {smallest} patches; "
                 f"use min_keep={works}" + ("" if works > 0 else " with a larger grid")
             )
 

@@ -16,7 +16,7 @@ class Size:
     depth: int
     num_heads: int
     mlp_hidden: int
-    predictor_width: int  # for base and larger the paper's; below, what keeps the predictor narrower than the encoder
+    predictor_width: int  # 384 from base on, as published (there for every size); below, no wider than the encoder
     predictor_depth: int
 
 

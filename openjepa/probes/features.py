@@ -18,11 +18,14 @@ def extract(
     """-> [S, D] float32 in the order of the source, and [S] bool: False where a picture is broken and means nothing."""
     module = getattr(pool, "__self__", None)
     was_training = isinstance(module, nn.Module) and module.training
+    place = torch.device("cpu")
     if isinstance(module, nn.Module):
         module.eval()
+        place = next((parameter.device for parameter in module.parameters()), place)
     try:
         with torch.inference_mode():
-            parts = [(pool(images).float().cpu(), ok) for images, ok in _images(pictures, image_size, batch_size)]
+            batches = _images(pictures, image_size, batch_size)
+            parts = [(pool(images.to(place)).float().cpu(), ok) for images, ok in batches]
     finally:
         if isinstance(module, nn.Module):
             module.train(was_training)

@@ -26,7 +26,7 @@ from openjepa.nn.block import drop_path_scales
 from openjepa.nn.patches import patchify, pick
 
 Share = Annotated[float, Field(ge=0, le=1)]
-CENTRE_MOMENTUM = 0.99  # forgets in about 100 steps, faster than any target encoder moves; docs/log.md 2026-11-15
+CENTRE_MOMENTUM = 0.99  # forgets in about 100 steps; a first guess, not tuned
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,8 @@ class IJEPA(Method):
         self.target_encoder = copy.deepcopy(encoder).requires_grad_(False)
         self.predictor = _predictor(encoder, predictor, targets)
         self.draw_masks = options.build(mask_strategies, masks)
-        self.draw_masks(
-            1, encoder.grid, torch.Generator().manual_seed(0)
-        )  # a grid too small is said now, not at step 0
+        # A grid too small for the masks is said now, not at step 0.
+        self.draw_masks(1, encoder.grid, torch.Generator().manual_seed(0))
         self.loss = loss
         self.target_kind = targets
         self.target_masking = target_masking

@@ -19,8 +19,8 @@ from openjepa.core.contracts import SourceRequest, sources
 from openjepa.core.errors import BadInput, BrokenImage, NoSuchSplit
 from openjepa.data import cifar
 from openjepa.data.arrays import ArraySource, as_images
+from openjepa.data.decoder import Scalable
 from openjepa.data.folder import ImageFolder
-from openjepa.data.pictures import Scalable
 from openjepa.data.spec import open_source
 
 

@@ -26,12 +26,14 @@ def test_knn_equals_scikit_learn_with_the_same_weights() -> None:
     unit = [torch.nn.functional.normalize(part.vectors, dim=1).numpy() for part in (train, test)]
     theirs = KNeighborsClassifier(20, metric="cosine", weights=lambda distance: np.exp((1 - distance) / 0.07))
     expected = theirs.fit(unit[0], train.labels.numpy()).predict(unit[1])
-    assert (NearestNeighbours().fit(train).predict(test.vectors).numpy() == expected).mean() > 0.99
+    assert (NearestNeighbours().fit(train).predict(test).numpy() == expected).mean() > 0.99
 
 
 def test_knn_weighs_a_near_neighbour_more_than_two_far_ones() -> None:
     train = Features(torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.1, 1.0]]), torch.tensor([0, 1, 1]))
-    assert NearestNeighbours(k=3).fit(train).predict(torch.tensor([[1.0, 0.1]])).tolist() == [0]
+    assert NearestNeighbours(k=3).fit(train).predict(
+        Features(torch.tensor([[1.0, 0.1]]), torch.tensor([0]))
+    ).tolist() == [0]
 
 
 @pytest.mark.parametrize("strength", [1e-3, 1e-1])
@@ -61,7 +63,7 @@ def test_rotating_wide_features_changes_next_to_nothing() -> None:
     x, y = ((part.vectors - parts[0].vectors.mean(0)) / parts[0].vectors.std(0) for part in parts)
     weight = solve(x, parts[0].labels, 1e-2, 500)
     expected = (y @ weight[:, :-1].T + weight[:, -1]).argmax(dim=1)
-    assert (probe.predict(parts[1].vectors) == expected).float().mean() > 0.985
+    assert (probe.predict(parts[1]) == expected).float().mean() > 0.985
 
 
 @pytest.mark.parametrize("name", probes.names())

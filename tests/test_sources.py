@@ -51,7 +51,7 @@ def test_a_flat_folder_is_unlabelled_and_sorted(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no picture")
     source = folder(tmp_path)
     assert source.paths == ("10.png", "9.png", "B.PNG", "a.png", "b.png")
-    assert source.labels is None and source.class_names == source[0].labels == source.all_labels() == {}
+    assert source.labels == source.class_names == source[0].labels == source.all_labels() == {}
     assert source[0].image.shape == (3, 6, 8)
 
 
@@ -59,14 +59,14 @@ def test_class_folders_of_any_depth_give_labels(tmp_path: Path) -> None:
     draw(tmp_path, "dog/x/y/1.png", "cat/2.png", "dog/3.jpeg", "eel/deep/4.tiff")
     source = folder(tmp_path)
     assert source.paths == ("cat/2.png", "dog/3.jpeg", "dog/x/y/1.png", "eel/deep/4.tiff")
-    assert source.labels == (0, 1, 1, 2) and source.class_names == {"class": ("cat", "dog", "eel")}
+    assert source.labels == {"class": (0, 1, 1, 2)} and source.class_names == {"class": ("cat", "dog", "eel")}
     assert source[3].labels == {"class": 2} and source.all_labels()["class"].tolist() == [0, 1, 1, 2]
 
 
 @pytest.mark.parametrize("names", [("a.png", "cat/b.png", "dog/c.png"), ("all/a.png", "all/b.png")])
 def test_stray_pictures_or_a_single_folder_make_no_classes(names: tuple[str, ...], tmp_path: Path) -> None:
     draw(tmp_path, *names)
-    assert folder(tmp_path).labels is None
+    assert folder(tmp_path).labels == {}
 
 
 def test_hidden_files_and_folders_are_ignored(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_links_are_followed_once_and_never_for_ever(tmp_path: Path) -> None:
     (tmp_path / "data/cat/self").symlink_to(tmp_path / "data/cat", target_is_directory=True)
     (tmp_path / "data/cat/loop.png").symlink_to(tmp_path / "data/cat/loop.png")
     source = folder(tmp_path / "data")
-    assert source.paths == ("cat/a.png", "cat/loop.png", "dog/b.png") and source.labels == (0, 0, 1)
+    assert source.paths == ("cat/a.png", "cat/loop.png", "dog/b.png") and source.labels == {"class": (0, 0, 1)}
     with pytest.raises(BrokenImage):
         source[1]
     assert len(source.fingerprint()) == 64
@@ -92,8 +92,12 @@ def test_split_folders_are_splits_and_share_their_class_numbers(tmp_path: Path) 
     (tmp_path / "annotations").mkdir()
     (tmp_path / "classes.tsv").touch()
     train, test = folder(tmp_path), folder(tmp_path, "test")
-    assert train.paths == ("train/cat/1.png", "train/dog/2.png", "train/eel/3.png") and train.labels == (0, 1, 2)
-    assert test.paths == ("val/cat/5.png", "val/eel/4.png") and test.labels == (0, 2)
+    assert train.paths == ("train/cat/1.png", "train/dog/2.png", "train/eel/3.png") and train.labels["class"] == (
+        0,
+        1,
+        2,
+    )
+    assert test.paths == ("val/cat/5.png", "val/eel/4.png") and test.labels["class"] == (0, 2)
     assert train.class_names == test.class_names
     assert train.fingerprint() != test.fingerprint()
 
@@ -158,7 +162,7 @@ def test_a_list_has_comments_blank_lines_and_paths_with_spaces_and_commas(tmp_pa
     draw(tmp_path, *names)
     file = write_list(tmp_path, "\ufeff# mine\n\na.png\n  my holiday 3.png \nx, y.png\r\nsub/ä.png\n")
     source = opened("list", file)
-    assert source.paths == names and source.labels is None
+    assert source.paths == names and source.labels == {}
     assert source[1].image.shape == (3, 6, 8)
 
 
@@ -166,13 +170,15 @@ def test_a_list_has_comments_blank_lines_and_paths_with_spaces_and_commas(tmp_pa
 def test_numbers_are_labels_as_they_are(separator: str, tmp_path: Path) -> None:
     draw(tmp_path, "a b.png", "c.png")
     source = opened("list", write_list(tmp_path, f"a b.png{separator}7\nc.png{separator}0\n"))
-    assert source.paths == ("a b.png", "c.png") and source.labels == (7, 0) and source[0].labels == {"class": 7}
+    assert (
+        source.paths == ("a b.png", "c.png") and source.labels == {"class": (7, 0)} and source[0].labels == {"class": 7}
+    )
 
 
 def test_words_are_numbered_alphabetically_below_a_heading(tmp_path: Path) -> None:
     draw(tmp_path, "a, b.png", "c.png")
     source = opened("list", write_list(tmp_path, 'path,label\n"a, b.png",dog\nc.png,cat\n', "list.csv"))
-    assert source.labels == (1, 0) and source.class_names == {"class": ("cat", "dog")}
+    assert source.labels == {"class": (1, 0)} and source.class_names == {"class": ("cat", "dog")}
 
 
 def test_absolute_paths_work_in_a_list(tmp_path: Path) -> None:

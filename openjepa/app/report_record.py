@@ -102,7 +102,7 @@ def pictures(config: Config, num_pictures: int) -> Shown:
     for start, raw in enumerate(raws):
         rows = slice(start * CHUNK, start * CHUNK + len(raw.images))
         aspect, flip = config.data.crop_aspect, config.data.flip
-        drawn = draws.rows(rows)
+        drawn = draws.take(rows)
         crops.append(
             transforms.training(raw.images, raw.sizes, drawn, size=size, scale=scale, aspect=aspect, flip=flip)
         )

@@ -54,12 +54,23 @@ class Method(nn.Module, ABC):
         return self.training_step(batch, step)  # DistributedDataParallel listens to forward
 
 
-class Probe(Protocol):
-    """Frozen features in, scores out."""
+class Probe(ABC):
+    """Frozen features in, classes out. A dataclass whose keyword-only fields are its options."""
 
+    @abstractmethod
     def fit(self, train: Features) -> Self: ...
 
-    def score(self, test: Features) -> dict[str, float]: ...
+    @abstractmethod
+    def predict(self, test: Features) -> Tensor:
+        """-> [S] classes. Must not look at `test.labels`."""
+
+    def score(self, test: Features) -> dict[str, float]:
+        return {"accuracy": (self.predict(test) == test.labels).float().mean().item()}
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """What `fit` chose on held-out training data, for the record: a strength, a head."""
+        return {}
 
 
 @dataclass(frozen=True)

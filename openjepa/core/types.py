@@ -93,5 +93,12 @@ class LossOutput:
 class Features:
     """Frozen representations of a labelled set, what probes work on."""
 
-    vectors: Tensor  # [S, D] float32
+    vectors: Tensor  # [S, D] float32, of the last block
     labels: Tensor  # [S] int64
+    layers: Tensor | None = None  # [S, L·D] of the last L blocks, earliest first; None: there is only the last
+    views: tuple[Tensor, ...] = ()  # each like `layers` (or `vectors`), of another random crop of the same pictures
+
+    def rows(self, index: Tensor) -> "Features":
+        """Some of the samples."""
+        layers = None if self.layers is None else self.layers[index]
+        return Features(self.vectors[index], self.labels[index], layers, tuple(view[index] for view in self.views))

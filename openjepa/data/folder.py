@@ -24,17 +24,18 @@ class ImageFolder:
 
     root: Path
     paths: tuple[str, ...]  # relative to the root, with forward slashes
-    labels: tuple[int, ...] | None = None  # the label "class"; None: unlabelled
+    labels: dict[str, tuple[int, ...]] = field(default_factory=dict)  # by name, each [S]; empty: unlabelled
     class_names: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def __getitem__(self, index: int) -> Sample:
-        return Sample(image.decode(self.path(index)), {} if self.labels is None else {"class": self.labels[index]})
+        labels = {name: values[index] for name, values in self.labels.items()}
+        return Sample(image.decode(self.path(index)), labels)
 
     def all_labels(self) -> dict[str, Tensor]:
-        return {} if self.labels is None else {"class": torch.tensor(self.labels)}
+        return {name: torch.tensor(values) for name, values in self.labels.items()}
 
     def scaled(self, index: int, size: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
         """-> [3, h, w] uint8 stretched to `size`, and the picture's own (h, w)."""
@@ -52,7 +53,9 @@ class ImageFolder:
         before every run. So a picture changed in place to one of exactly the same size goes unnoticed.
         """
         digest = hashlib.sha256()
-        for path, label in zip(self.paths, self.labels or [None] * len(self), strict=True):
+        columns = [self.labels[name] for name in sorted(self.labels)]
+        for index, path in enumerate(self.paths):
+            label = ",".join(str(values[index]) for values in columns) or None
             digest.update(os.fsencode(path) + f"\0{_byte_size(self.root / path)}\0{label}\n".encode())
         return digest.hexdigest()
 
@@ -149,7 +152,7 @@ def _labelled(root: Path, chosen: tuple[str, ...], everything: list[str], *, dep
     labels = tuple(number[name] for name in folders if name is not None)
     if len(names) < 2 or len(labels) < len(chosen):
         return ImageFolder(root, chosen)
-    return ImageFolder(root, chosen, labels, {"class": tuple(names)})
+    return ImageFolder(root, chosen, {"class": labels}, {"class": tuple(names)})
 
 
 def _class_folder(path: str, depth: int) -> str | None:

@@ -82,15 +82,16 @@ def _unquoted(text: str) -> str:
     return text.strip().strip('"')
 
 
-def _labels(file: Path, lines: list[Line]) -> tuple[tuple[int, ...] | None, dict[str, tuple[str, ...]]]:
+def _labels(file: Path, lines: list[Line]) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[str, ...]]]:
+    """-> labels and class names, both by the name "class"; empty when no line has a label."""
     given = [line.label for line in lines if line.label]
     if not given:
-        return None, {}
+        return {}, {}
     if len(given) < len(lines):
         bare = next(line for line in lines if not line.label)
         raise BadInput(f'list "{file}" has labels, but line {bare.number} ("{bare.path}") has none; label all or none')
     if all(label.isdecimal() for label in given):
-        return tuple(int(label) for label in given), {}
+        return {"class": tuple(int(label) for label in given)}, {}
     names = sorted(set(given))
     number = {name: index for index, name in enumerate(names)}
-    return tuple(number[label] for label in given), {"class": tuple(names)}
+    return {"class": tuple(number[label] for label in given)}, {"class": tuple(names)}

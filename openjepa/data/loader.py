@@ -47,7 +47,7 @@ class Loader:
             yield self.order.indices(step)[self.split.rows(accumulation_round)].tolist()
 
     def _crop(self, raw: Raw, step: int, rows: slice) -> Batch:
-        draws = transforms.draw_crops(self.split.batch_size, seeding.generator(self.seed, "crops", step)).rows(rows)
+        draws = transforms.draw_crops(self.split.batch_size, seeding.generator(self.seed, "crops", step)).take(rows)
         images = transforms.training(
             raw.images.to(self.device, non_blocking=True),
             raw.sizes,

@@ -24,7 +24,7 @@ class CropDraws:
     place: Tensor  # [B, 2]
     flip: Tensor  # [B]
 
-    def rows(self, rows: slice) -> "CropDraws":
+    def take(self, rows: slice | Tensor) -> "CropDraws":
         return CropDraws(self.area[rows], self.aspect[rows], self.place[rows], self.flip[rows])
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from openjepa.core.contracts import probes
+from openjepa.core.contracts import Probe, probes
 from openjepa.core.types import Features
 
 CHUNK = 1024  # queries at a time: the similarity matrix never exceeds 1024 × S
@@ -15,7 +15,7 @@ CHUNK = 1024  # queries at a time: the similarity matrix never exceeds 1024 × S
 
 @probes.register("knn")
 @dataclass(kw_only=True)
-class NearestNeighbours:
+class NearestNeighbours(Probe):
     k: int = 20
     temperature: float = 0.07
     _train: Features | None = field(default=None, init=False, repr=False)
@@ -24,12 +24,8 @@ class NearestNeighbours:
         self._train = Features(F.normalize(train.vectors, dim=1), train.labels)
         return self
 
-    def predict(self, vectors: Tensor) -> Tensor:
-        """[S, D] -> [S] classes."""
-        return torch.cat([self._vote(chunk) for chunk in F.normalize(vectors, dim=1).split(CHUNK)])
-
-    def score(self, test: Features) -> dict[str, float]:
-        return {"accuracy": (self.predict(test.vectors) == test.labels).float().mean().item()}
+    def predict(self, test: Features) -> Tensor:
+        return torch.cat([self._vote(chunk) for chunk in F.normalize(test.vectors, dim=1).split(CHUNK)])
 
     def _vote(self, queries: Tensor) -> Tensor:
         assert self._train is not None, "fit first"

@@ -4,15 +4,16 @@ Solved by L-BFGS on the whole set: convex, no learning rate, the same answer eve
 """
 
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from openjepa.core import seeding
-from openjepa.core.contracts import probes
+from openjepa.core.contracts import Probe, probes
 from openjepa.core.types import Features
+from openjepa.data import stratified
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)  # of the penalty, beside the mean loss per image
 VALIDATION_SHARE = 0.1
@@ -23,7 +24,7 @@ MOST_DIRECTIONS = 512
 
 @probes.register("logistic")
 @dataclass(kw_only=True)
-class Logistic:
+class Logistic(Probe):
     strengths: tuple[float, ...] = STRENGTHS
     max_iterations: int = 100
     _mean: Tensor = field(default_factory=lambda: torch.empty(0), init=False, repr=False)
@@ -43,12 +44,12 @@ class Logistic:
         self._weight = solve(x, train.labels, self.strength, self.max_iterations)
         return self
 
-    def predict(self, vectors: Tensor) -> Tensor:
-        """[S, D] -> [S] classes."""
-        return _logits(self._prepared(vectors), self._weight).argmax(dim=1)
+    def predict(self, test: Features) -> Tensor:
+        return _logits(self._prepared(test.vectors), self._weight).argmax(dim=1)
 
-    def score(self, test: Features) -> dict[str, float]:
-        return {"accuracy": (self.predict(test.vectors) == test.labels).float().mean().item()}
+    @property
+    def chosen(self) -> dict[str, Any]:
+        return {"strength": self.strength}
 
     def _prepared(self, vectors: Tensor) -> Tensor:
         """[S, D] -> [S, D], or [S, 512] of wide features: standardised, then rotated."""
@@ -57,11 +58,9 @@ class Logistic:
 
     def _choose(self, x: Tensor, labels: Tensor) -> float:
         """The strength with the best accuracy on a held-out tenth of the training set; never looks at test data."""
-        if len(self.strengths) == 1:
-            return self.strengths[0]
-        order = torch.randperm(len(x), generator=seeding.generator(0, "logistic validation"))
-        num_held_out = max(round(VALIDATION_SHARE * len(x)), 1)
-        held_out, used = order.split([num_held_out, len(x) - num_held_out])
+        used, held_out = stratified.split(labels, VALIDATION_SHARE, seeding.generator(0, "logistic validation"))
+        if len(self.strengths) == 1 or not len(held_out):  # one label a class leaves nothing to choose on
+            return sorted(self.strengths)[len(self.strengths) // 2]
         num_classes = int(labels.max()) + 1
         weight = None
         scores = {}

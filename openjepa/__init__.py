@@ -4,9 +4,14 @@ from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["load", "load_encoder", "pretrain"]
+__all__ = ["evaluate", "load", "load_encoder", "pretrain"]
 
-_PLACES = {"pretrain": "openjepa.app.pretrain", "load": "openjepa.app.load", "load_encoder": "openjepa.app.load"}
+_PLACES = {
+    "pretrain": "openjepa.app.pretrain",
+    "evaluate": "openjepa.app.evaluate",
+    "load": "openjepa.app.load",
+    "load_encoder": "openjepa.app.load",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -18,6 +18,8 @@ VERBS = [
     "runs",
     "bench masks",
     "bench step",
+    "bench features",
+    "bench probes",
     "doctor",
 ]
 
@@ -76,7 +78,7 @@ BAD_INPUT = {
     "a checkpoint never": (["pretrain", "--set", "train.checkpoint_every=0"], "no time at all"),
     "a batch too large": (["pretrain", "--data", "scenes:8"], "train.batch_size=8 or less"),
     "masks for no image": (["masks", "--batch-size", "0"], "batch-size"),
-    "an unknown probe": (["evaluate", "x", "--task", "scenes-count", "--probe", "nkk"], "no weights"),
+    "an unknown probe": (["evaluate", "x", "--task", "scenes-count", "--probe", "nkk"], 'unknown probe "nkk"'),
     "an unknown mask": (["masks", "--name", "multiblok"], 'did you mean "multiblock"'),
     "a wrong mask option": (["masks", "--set", "num_target=2"], 'did you mean "num_targets"'),
     "a grid too small": (["masks", "--image-size", "16", "--patch-size", "16"], "grid cannot hold"),
@@ -143,7 +145,7 @@ def test_pretrain_evaluate_and_runs_work_together(call, tmp_path: Path) -> None:
     code, out, _ = call("evaluate", str(run), "--task", str(folder), "--json")
     scores = json.loads(out)
     assert code == 0 and {score["representation"] for score in scores} == {"pixels", "random encoder", "trained"}
-    assert {score["probe"] for score in scores} == {"knn", "logistic"}
+    assert {score["probe"] for score in scores} == {"knn", "logistic", "linear"}
     code, out, _ = call("runs", str(tmp_path / "runs"), "--json")
     (row,) = json.loads(out)
     assert code == 0 and row["status"] == "finished" and row["steps"] == 3 and str(folder) in row

@@ -8,7 +8,6 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from openjepa.core.contracts import probes
 from openjepa.core.types import Features
-from openjepa.probes import features
 from openjepa.probes.knn import NearestNeighbours
 from openjepa.probes.logistic import Logistic, solve
 
@@ -87,29 +86,3 @@ def test_shuffled_labels_fall_to_chance(name: str) -> None:
 @pytest.mark.parametrize("name", probes.names())
 def test_real_structure_is_found(name: str) -> None:
     assert probes[name]().fit(clouds()).score(clouds(seed=1))["accuracy"] > 0.75
-
-
-class Spy(torch.nn.Module):
-    """Notes in which mode it is asked."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.modes: list[tuple[bool, bool]] = []
-
-    def pool(self, images: torch.Tensor) -> torch.Tensor:
-        self.modes.append((self.training, torch.is_grad_enabled()))
-        return images.mean(dim=(2, 3))
-
-
-def test_features_are_extracted_in_eval_mode_without_gradients_and_in_order() -> None:
-    from openjepa.data.arrays import ArraySource
-    from openjepa.data.pictures import Pictures
-
-    levels = torch.arange(10, dtype=torch.uint8)[:, None, None, None].expand(10, 3, 8, 8).contiguous()
-    spy = Spy().train()
-    found, is_sound = features.extract(
-        Pictures(ArraySource("grey", levels), image_size=(8, 8)), spy.pool, image_size=(8, 8), batch_size=4
-    )
-    assert is_sound.all()
-    assert spy.modes == [(False, False)] * 3 and spy.training
-    assert (found[1:, 0] > found[:-1, 0]).all()

@@ -23,7 +23,17 @@ from openjepa.runs.directory import RunFolder, write_json
 
 SECTIONS = ("scores", "training", "masks", "attention", "pca", "predictions", "neighbours", "config")
 SCORES = [
-    {"task": "t<1>", "probe": "knn", "representation": name, "accuracy": accuracy, "chance": 0.1, "num_test": 400}
+    {
+        "task": "t<1>",
+        "probe": "knn",
+        "representation": name,
+        "accuracy": accuracy,
+        "interval": [accuracy - 0.05, accuracy + 0.05],
+        "chance": 0.1,
+        "num_train": 4000,
+        "num_test": 400,
+        "leaks": {"training": 3, "pretraining": None},
+    }
     for name, accuracy in (("pixels", 0.2), ("random encoder", 0.35), ("trained", 0.5))
 ]
 
@@ -143,16 +153,17 @@ def test_scores_stand_beside_their_floors(moved: Path) -> None:
     write_json(moved / "evals" / "t.json", SCORES)
     text = report.write(moved).read_text(encoding="utf-8")
     assert "t&lt;1&gt;" in text and "t<1>" not in text
-    assert "<td>20.0%</td><td>35.0%</td><td><b>50.0%</b></td>" in text
+    assert '<td>20.0% <span class="note">15.0–25.0</span></td><td>35.0%' in text and "<td><b>50.0%" in text
     assert '<span class="up">+15.0</span>' in text
-    assert "1 of 1" in text and "± 4.9 points" in text  # 1.96 · √(0.25 / 400)
+    assert "1 of 1" in text and "4,000 training and 400 test pictures" in text
+    assert "Beware: 3 test pictures occur in the training data" in text
 
 
 def test_a_score_below_random_is_marked(moved: Path) -> None:
     worse = [{**row, "accuracy": 0.3} if row["representation"] == "trained" else row for row in SCORES]
     write_json(moved / "evals" / "t.json", worse)
     section = report_scores.section(report_record.read(RunFolder(moved)))
-    assert "<b>35.0%</b>" in section.body and '<span class="down">−5.0</span>' in section.body
+    assert "<b>35.0%" in section.body and '<span class="down">−5.0</span>' in section.body
 
 
 def test_missing_pictures_are_said_not_hidden(moved: Path) -> None:

@@ -84,6 +84,7 @@ class TrainingProgress:
 SHOWN = (
     ("train/loss", "loss ", ".4f"),
     ("collapse/rankme", "rank ", ".1f"),
+    ("probe/logistic", "probe ", ".1%"),
     ("throughput/images_per_second", "images/s ", ".0f"),
 )
 

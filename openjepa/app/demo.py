@@ -8,13 +8,15 @@ from pathlib import Path
 import yaml
 
 from openjepa.app import console, report
-from openjepa.app.evaluate import Score, evaluate
+from openjepa.app.evaluate import evaluate
 from openjepa.app.pretrain import pretrain
+from openjepa.app.score import Score
 from openjepa.core import config as configs
 from openjepa.core.errors import BadInput
 from openjepa.runs.directory import RunFolder
 
 TASKS = ("scenes-count", "scenes-dist", "scenes-colour")
+PROBES = ("knn", "logistic")
 NUM_TRAIN, NUM_TEST = 6000, 3000  # labelled pictures for the probes
 RECIPE = "demo.yaml"
 
@@ -30,7 +32,7 @@ def run(folder: Path, *, minutes: float, seed: int) -> list[Score]:
     if not result.is_finished:
         return []
     console.notice("2/3 probing the frozen encoder: how many objects, how near, which colour …")
-    scores = evaluate(folder, TASKS, num_train=NUM_TRAIN, num_test=NUM_TEST)
+    scores = evaluate(folder, TASKS, probe=PROBES, num_train=NUM_TRAIN, num_test=NUM_TEST)
     console.notice("3/3 writing the report …")
     path = report.write(folder)
     console.notice(f"done in {console.duration(time.perf_counter() - began)}; open {path} in a browser")

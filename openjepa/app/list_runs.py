@@ -4,10 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from openjepa.app import score
 from openjepa.core import config as configs
 from openjepa.core.errors import BadInput
 from openjepa.runs import metrics
 from openjepa.runs.directory import RunFolder
+
+PROBES = ("linear", "logistic", "knn")  # the one that is shown, where there are several: the paper's first
 
 
 def list_runs(folder: Path) -> list[dict[str, Any]]:
@@ -43,17 +46,23 @@ def _row(run: RunFolder) -> dict[str, Any]:
 
 
 def _scores(run: RunFolder) -> dict[str, str]:
-    """Trained accuracy of the logistic probe, for each task that was evaluated."""
+    """Of each task that was evaluated with all its labels, what the trained encoder reached with the first of PROBES."""
     scores = {}
     for path in sorted(run.evals.glob("*.json")):
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # half-copied; the table shows the other runs all the same
+            rows = score.read(path)
+        except BadInput:  # half-copied; the table shows the other runs all the same
             continue
-        for score in found:
-            if score["probe"] == "logistic" and score["representation"] == "trained":
-                scores[score["task"]] = f"{100 * score['accuracy']:.1f} %"
+        shown = [
+            row for row in rows if row.get("representation") == score.TRAINED and row.get("labels") == score.ALL_LABELS
+        ]
+        for row in sorted(shown, key=_preference, reverse=True):
+            scores[row["task"]] = f"{100 * row['accuracy']:.1f} % {row['probe']}"
     return scores
+
+
+def _preference(row: dict[str, Any]) -> int:
+    return PROBES.index(row["probe"]) if row["probe"] in PROBES else len(PROBES)
 
 
 def _provenance(run: RunFolder) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def load(run: str | Path) -> Method:
 
 def load_encoder(run: str | Path, which: Which = "target") -> nn.Module:
     """`encoder(images) -> [B, N, D]`, `encoder.pool(images) -> [B, D]`; the target encoder, as in the paper, by default."""
-    if Path(run).name.endswith((".pth.tar", ".pth")):
+    if _is_archive(Path(run)):
         return reference.read_encoder(Path(run), which)
     method = load(run)
     if which == "target":
@@ -42,6 +42,14 @@ def load_encoder(run: str | Path, which: Which = "target") -> nn.Module:
     if not isinstance(encoder, VisionTransformer):
         raise BadInput(f"the method in {run} has no context encoder; use which='target'")
     return encoder
+
+
+def read_config(run: str | Path) -> Config | None:
+    """The settings that produced some weights; None for an archive of somebody else's."""
+    if _is_archive(Path(run)):
+        return None
+    with safe_open(weights_file(Path(run)), framework="pt") as file:
+        return configs.load(yaml.safe_load((file.metadata() or {})["config"]))
 
 
 def read_weights(run: str | Path) -> tuple[Config, dict[str, Tensor]]:
@@ -74,6 +82,10 @@ def weights_file(path: Path) -> Path:
     if damaged:
         raise damaged[0]
     raise BadInput(f'no weights in "{path}"; expected a run folder, a checkpoint folder or a weights.safetensors file')
+
+
+def _is_archive(path: Path) -> bool:
+    return path.name.endswith((".pth.tar", ".pth"))
 
 
 def _first_line(error: Exception) -> str:

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from openjepa.app import report_widget
 from openjepa.app import report_words as words
-from openjepa.app.evaluate import random_like
 from openjepa.app.report_parts import Section, figure_html, paragraph
 from openjepa.app.report_record import SEED, Shown
+from openjepa.app.subject import fresh
 from openjepa.core import seeding
 from openjepa.core.contracts import Method
 from openjepa.core.types import Masks
@@ -123,7 +123,7 @@ def _widget(study: Study) -> str:
 
 def pca_section(study: Study) -> Section:
     images = study.shown.images[:NUM_SHOWN]
-    random = tokens_of(random_like(study.encoder).to(images.device), study.shown.images)
+    random = tokens_of(fresh(study.encoder).to(images.device), study.shown.images)
     rows = {}
     for name, tokens in (("trained", study.tokens), ("random", random)):
         rows[name] = tokens[: len(images)]

@@ -12,7 +12,7 @@ from openjepa.core import config as configs
 from openjepa.core import seeding
 from openjepa.core.config import Config
 from openjepa.core.contracts import Source
-from openjepa.core.errors import BadInput, NoSuchSplit
+from openjepa.core.errors import BadInput
 from openjepa.data import transforms
 from openjepa.data.pictures import Pictures
 from openjepa.data.spec import open_source
@@ -113,5 +113,5 @@ def _open(config: Config) -> tuple[Source, str]:
     size = config.data.height_width
     try:
         return open_source(config.data.source, split="test", image_size=size), "test"
-    except NoSuchSplit:
+    except BadInput:  # it has none, or it is not on this disk
         return open_source(config.data.source, image_size=size), "train"

@@ -1,13 +1,16 @@
 """The scores of a run beside their floors, as a table and in a few words."""
 
-import math
 import shlex
 from html import escape
+from typing import Any
 
 from openjepa.app import report_words as words
-from openjepa.app.evaluate import PIXELS, RANDOM, TRAINED
 from openjepa.app.report_parts import Section, paragraph, table
 from openjepa.app.report_record import Record
+from openjepa.app.score import ALL_LABELS, PIXELS, RANDOM, TRAINED
+
+Row = dict[str, dict[str, Any]]  # representation -> its score
+NAMES = (PIXELS, RANDOM, TRAINED)
 
 
 def section(record: Record) -> Section:
@@ -15,47 +18,69 @@ def section(record: Record) -> Section:
     if not rows:
         text = f"Not evaluated yet. Run <code>{escape(_evaluation(record))}</code>."
         return Section("scores", "Scores", paragraph(text))
-    names = [name for name in (PIXELS, RANDOM, TRAINED) if any(name in row for row in rows.values())]
-    names += sorted({name for row in rows.values() for name in row} - {*names, "chance"})
-    gain = [f"{TRAINED} − random"] if {TRAINED, RANDOM} <= set(names) else []
-    head = [escape(cell) for cell in ("task", "probe", "chance", *names, *gain)]
-    body = [_score_row(task, probe, row, names, bool(gain)) for (task, probe), row in rows.items()]
-    return Section("scores", "Scores", paragraph(words.SCORES) + table(head, body, "scores") + _uncertainty(record))
+    head = ["task", "probe", "labels", "chance", *NAMES, f"{TRAINED} − random"]
+    body = [_cells(task, probe, labels, row) for (task, probe, labels, _), row in rows.items()]
+    shown = table([escape(cell) for cell in head], body, "scores")
+    return Section("scores", "Scores", paragraph(words.SCORES) + shown + _notes(record))
 
 
-def _by_task(record: Record) -> dict[tuple[str, str], dict[str, float]]:
-    """(task, probe) -> accuracy of each representation, and "chance"."""
-    rows: dict[tuple[str, str], dict[str, float]] = {}
+def _by_task(record: Record) -> dict[tuple[str, str, str, str], Row]:
+    """(task, probe, labels, features) -> representation -> score."""
+    rows: dict[tuple[str, str, str, str], Row] = {}
     for score in record.scores:
-        row = rows.setdefault((str(score["task"]), str(score["probe"])), {"chance": float(score["chance"])})
-        row[str(score["representation"])] = float(score["accuracy"])
+        labels, features = str(score.get("labels", ALL_LABELS)), str(score.get("features", ""))
+        key = (str(score["task"]), str(score["probe"]), labels, features)
+        rows.setdefault(key, {})[str(score["representation"])] = score
     return rows
 
 
-def _score_row(task: str, probe: str, row: dict[str, float], names: list[str], has_gain: bool) -> list[str]:
-    best = max(row[name] for name in names if name in row)
-    cells = [escape(task), escape(probe), f"{row['chance']:.1%}"]
-    for name in names:
-        shown = f"{row[name]:.1%}" if name in row else "–"
-        cells.append(f"<b>{shown}</b>" if row.get(name) == best else shown)
-    if has_gain:
-        cells.append(_difference(row))
-    return cells
+def _cells(task: str, probe: str, labels: str, row: Row) -> list[str]:
+    best = max(score["accuracy"] for score in row.values())
+    any_score = next(iter(row.values()))
+    number = f" ({any_score['num_labels']:,})" if any_score.get("num_labels") else ""
+    cells = [escape(task), escape(probe), escape(labels + number), f"{any_score['chance']:.1%}"]
+    for name in NAMES:
+        shown = _accuracy(row[name]) if name in row else "–"
+        cells.append(f"<b>{shown}</b>" if name in row and row[name]["accuracy"] == best else shown)
+    return [*cells, _difference(row)]
 
 
-def _difference(row: dict[str, float]) -> str:
+def _accuracy(score: dict[str, Any]) -> str:
+    """With its 95 % interval, and its spread over seeds where there are several."""
+    text = f"{score['accuracy']:.1%}"
+    if score.get("spread") is not None:
+        text += f" ± {100 * score['spread']:.1f}"
+    if score.get("interval"):
+        low, high = score["interval"]
+        text += f' <span class="note">{100 * low:.1f}–{100 * high:.1f}</span>'
+    return text
+
+
+def _difference(row: Row) -> str:
     if not {TRAINED, RANDOM} <= row.keys():
         return "–"
-    points = 100 * (row[TRAINED] - row[RANDOM])
-    return f'<span class="{"up" if points > 0 else "down"}">{points:+.1f}</span>'.replace("-", "−")
+    points = 100 * (row[TRAINED]["accuracy"] - row[RANDOM]["accuracy"])
+    limits = row[TRAINED].get("gain_interval")
+    text = f'<span class="{"up" if points > 0 else "down"}">{points:+.1f}</span>'
+    if limits:
+        text += f' <span class="note">{100 * limits[0]:+.1f} to {100 * limits[1]:+.1f}</span>'
+    return text.replace("-", "−")
 
 
-def _uncertainty(record: Record) -> str:
-    sizes = [int(score["num_test"]) for score in record.scores if score.get("num_test")]
-    if not sizes:
-        return ""
-    margin = 100 * 1.96 * math.sqrt(0.25 / min(sizes))
-    return paragraph(f"With {min(sizes):,} test pictures an accuracy is known to ± {margin:.1f} points (95 %).", "note")
+def _notes(record: Record) -> str:
+    """What was asked, of how many pictures, and whether test pictures had been seen before."""
+    notes = []
+    for task in dict.fromkeys(str(score["task"]) for score in record.scores):
+        score = next(score for score in record.scores if score["task"] == task)
+        if not score.get("num_test"):
+            continue
+        about = score.get("protocol", {}).get("about", "")
+        sizes = f"{score.get('num_train', 0):,} training and {score['num_test']:,} test pictures"
+        notes.append(f"<b>{escape(task)}</b>: {escape(about)}{'; ' if about else ''}{sizes}.")
+        for where in ("training", "pretraining"):
+            if (score.get("leaks") or {}).get(where):
+                notes.append(f"Beware: {score['leaks'][where]:,} test pictures occur in the {where} data.")
+    return paragraph(" ".join(notes), "note") if notes else ""
 
 
 def tile(record: Record) -> tuple[str, str, str]:
@@ -63,7 +88,7 @@ def tile(record: Record) -> tuple[str, str, str]:
     rows = [row for row in _by_task(record).values() if {TRAINED, RANDOM} <= row.keys()]
     if not rows:
         return "Scores", "none yet", _evaluation(record)
-    better = sum(row[TRAINED] > row[RANDOM] for row in rows)
+    better = sum(row[TRAINED]["accuracy"] > row[RANDOM]["accuracy"] for row in rows)
     return "Scores", f"{better} of {len(rows)}", "above the same encoder with random weights"
 
 

@@ -1,8 +1,9 @@
 """What a report says about its figures: how to read them, and what healthy looks like. Plain words; HTML."""
 
 SCORES = """Frozen features, judged by probes that never change the encoder. Raw pixels and the same encoder with
-random weights are the floors: only what lies above both was learned. The best of each row is bold; the last column
-is in percentage points."""
+random weights are the floors: only what lies above both was learned. The best of each row is bold; small
+numbers are 95 % intervals over test pictures (and seeds, where there are several); the last column is in percentage
+points."""
 
 TRAINING = """The loss may rise while the model improves, because its targets move with it; so look at the collapse
 measures first. Healthy: <em>directions in use</em> stays well above 1 and grows in the long run, <em>spread over

@@ -33,6 +33,31 @@ def step(
     tables.mapping(benches.step(words, num_steps=steps), as_json=json)
 
 
+def probes(
+    *, train: Count = 50_000, test: Count = 10_000, dim: Count = 192, classes: Count = 10, json: AsJson = False
+) -> None:
+    """Seconds that the probes on frozen features take, on made-up features.
+
+    Example: openjepa bench probes --classes 100
+    """
+    from openjepa.app import bench_probes
+    from openjepa.core.contracts import probes as known
+
+    rows = bench_probes.on_features(num_train=train, num_test=test, dim=dim, num_classes=classes, names=known.names())
+    tables.rows(rows, as_json=json)
+
+
+def features(*, model: str = "vit-mini/4", image_size: Count = 32, images: Count = 2048, json: AsJson = False) -> None:
+    """Images per second of extracting features, beside the bare forward pass on pictures already in memory.
+
+    Example: openjepa bench features --model vit-small/8 --image-size 96 --images 512
+    """
+    from openjepa.app import bench_probes
+
+    found = bench_probes.extraction(model=model, image_size=image_size, num_images=images)
+    tables.mapping(found, as_json=json)
+
+
 def doctor(*, json: AsJson = False) -> None:
     """What works on this machine: devices, precisions (probed in a subprocess), threads, versions.
 

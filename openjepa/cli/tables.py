@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 if TYPE_CHECKING:  # these import torch, which takes a second; --help should not
-    from openjepa.app.evaluate import Score
+    from openjepa.app.score import Score
     from openjepa.data.check import Report
     from openjepa.masks.statistics import Coverage
 
@@ -27,21 +27,54 @@ def as_json_text(value: Any) -> None:
 
 
 def scores(found: Sequence["Score"], *, as_json: bool) -> None:
-    """Task and probe × representation, in percent."""
+    """Task, probe and labels × representation, in percent."""
     if as_json:
         as_json_text([score.as_dict() for score in found])
         return
     representations = list(dict.fromkeys(score.representation for score in found))
-    table = Table(Column("task", no_wrap=True), "probe", "chance", *representations, "gain")
-    for task, probe in dict.fromkeys((score.task, score.probe) for score in found):
-        row = {score.representation: score for score in found if (score.task, score.probe) == (task, probe)}
-        accuracy = {name: row[name].accuracy for name in representations}
-        gain = accuracy[representations[-1]] - accuracy[representations[-2]]
-        cells = [f"{100 * accuracy[name]:.1f}" for name in representations]
-        table.add_row(escape(task), probe, f"{100 * row[representations[0]].chance:.1f}", *cells, f"{100 * gain:+.1f}")
+    has_budget = any(score.labels != "all" for score in found)
+    columns = ["probe", *(["labels"] if has_budget else []), "chance", *representations[:-1]]
+    wide = [Column(words, no_wrap=True) for words in (f"{found[-1].encoder} [95 %]", "gain [95 %]")]
+    table = Table(Column("task", no_wrap=True), *columns, *wide)
+    keys = dict.fromkeys((score.task, score.probe, score.labels) for score in found)
+    for key in keys:
+        row = [score for score in found if (score.task, score.probe, score.labels) == key]
+        last = row[-1]
+        cells = [last.probe, *([f"{last.labels} ({last.num_labels:,})"] if has_budget else []), _percent(last.chance)]
+        cells += [_percent(score.accuracy) for score in row[:-1]]
+        table.add_row(escape(last.task), *map(escape, cells), _sure(last), escape(_gain(last)))
     out.print(table)
-    say("accuracy in % of frozen features; the gain is over random weights")
-    say(f"{found[0].num_train} training and {found[0].num_test} test pictures")
+    _say_more(found)
+
+
+def _say_more(found: Sequence["Score"]) -> None:
+    metrics = " or ".join(dict.fromkeys(score.metric for score in found))
+    say(f"{metrics} in % on frozen features; gain: over the same encoder with random weights")
+    for task in dict.fromkeys(score.task for score in found):
+        score = next(score for score in found if score.task == task)
+        about = f"{score.num_train:,} training and {score.num_test:,} test pictures, {score.num_classes} classes"
+        say(f"{task}: {score.protocol['about']}; {about}")
+        for where in ("training", "pretraining"):
+            if score.leaks.get(where):
+                say(f"  beware: {score.leaks[where]:,} of the test pictures occur in the {where} data")
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def _sure(score: "Score") -> str:
+    """A score, its spread over seeds, its interval."""
+    low, high = score.interval
+    spread = "" if score.spread is None else f" ± {_percent(score.spread)}"
+    return escape(f"{_percent(score.accuracy)}{spread} [{_percent(low)}, {_percent(high)}]")
+
+
+def _gain(score: "Score") -> str:
+    if score.gain is None or score.gain_interval is None:
+        return "–"
+    low, high = (f"{100 * value:+.1f}" for value in score.gain_interval)
+    return f"{100 * score.gain:+.1f} [{low}, {high}]"
 
 
 def coverage(found: "Coverage", *, as_json: bool, picture: Path | None) -> None:

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from torch import Tensor
 
 from openjepa.core.contracts import Source
 from openjepa.core.errors import BrokenImage
 from openjepa.data import image
+from openjepa.data.identity import FileSource
 from openjepa.data.pictures import Track
 
 CHUNK = 256  # pictures handed to the threads at a time, so that a million do not wait in memory
@@ -53,13 +54,6 @@ class Info:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
-
-
-@runtime_checkable
-class FileSource(Protocol):
-    """A source whose pictures are files."""
-
-    def path(self, index: int) -> Path: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,7 @@ class Pictures:
                 collate_fn=_collate,
                 worker_init_fn=workers.start if self.num_workers else None,
                 prefetch_factor=4 if self.num_workers else None,
+                generator=torch.Generator(),  # or it would draw from the global one, of which nothing here depends
             )
         )
 
@@ -101,6 +102,14 @@ class Pictures:
         if track is not None:
             parts = track(parts, "decoding pictures into memory", len(chunks))
         return _concatenate(parts, len(self))
+
+
+def passing_by(
+    source: Source, *, image_size: tuple[int, int], num_workers: int = 0, track: Track | None = None
+) -> Pictures:
+    """Pictures that are looked at once: decoded as they come. Drawn ones go through memory: batches are far cheaper."""
+    cache: Literal["auto", "none"] = "auto" if hasattr(source, "render") else "none"
+    return Pictures(source, image_size=image_size, cache=cache, num_workers=num_workers, track=track)
 
 
 def _all_of(images: Tensor) -> Raw:

@@ -82,6 +82,10 @@ class Scenes:
         height, width = self.size
         return f"scenes v{VERSION}, seed {self.seed}, {self.num_images} from {self.first}, {height}×{width}"
 
+    def identity(self, index: int) -> str:
+        """What makes a picture what it is, without drawing it."""
+        return f"scenes v{VERSION}, seed {self.seed}, number {self.first + index}, {self.size[0]}×{self.size[1]}"
+
     def _numbers(self, indices: Sequence[int]) -> Words:
         """Places in this source [S] -> numbers of scenes [S]."""
         places = np.asarray(indices, dtype=np.int64)

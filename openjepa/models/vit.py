@@ -79,6 +79,12 @@ class VisionTransformer(nn.Module):
         """[B, 3, h, w] -> [B, D]: the mean over patch tokens, the representation that probes use."""
         return pooling.mean(self(images))
 
+    def pool_layers(self, images: Tensor, number: int) -> Tensor:
+        """[B, 3, h, w] -> [B, L·D]: the pooled outputs of the last blocks, each after the final norm, earliest first."""
+        first = len(self.blocks) - number
+        asked = (tokens for depth, tokens in enumerate(self.layers(images)) if depth >= first)
+        return torch.cat([pooling.mean(self.norm(tokens)) for tokens in asked], dim=1)
+
     def layers(self, images: Tensor) -> Iterator[Tensor]:
         """The tokens [B, N, D] after each block, without the final norm."""
         grid = grid_of(images.shape[2], images.shape[3], self.patch_size)

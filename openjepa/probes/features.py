@@ -1,47 +1,79 @@
-"""Frozen features of a labelled set: extracted once, in eval mode, without gradients; and the two floors."""
+"""Frozen features: extracted once, in eval mode, without gradients, for several encoders in one pass over the pictures."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from openjepa.data import transforms
-from openjepa.data.pictures import Pictures
+from openjepa.data.pictures import Pictures, Raw, Track
+from openjepa.data.preparation import Preparation
+from openjepa.probes import encoders
 
-Pool = Callable[[Tensor], Tensor]  # [B, 3, h, w] -> [B, D]
 PIXEL_SIDE = 32  # raw pixels of larger pictures are shrunk to this side, so that the floor stays a few thousand numbers
+BATCH_SIZE = 128
+
+
+class RawPixels(nn.Module):
+    """The floor: a representation that learned nothing."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, 3, h, w] -> [B, 3·h·w]"""
+        if max(images.shape[2:]) > PIXEL_SIDE:
+            images = nn.functional.interpolate(images, size=(PIXEL_SIDE, PIXEL_SIDE), mode="area")
+        return images.flatten(1)
+
+
+@dataclass(frozen=True)
+class Extracted:
+    layers: Tensor  # [S, L·D] float32
+    is_sound: Tensor  # [S] bool; False where a picture is broken and its row means nothing
 
 
 def extract(
-    pictures: Pictures, pool: Pool, *, image_size: tuple[int, int], batch_size: int = 256
-) -> tuple[Tensor, Tensor]:
-    """-> [S, D] float32 in the order of the source, and [S] bool: False where a picture is broken and means nothing."""
-    module = getattr(pool, "__self__", None)
-    was_training = isinstance(module, nn.Module) and module.training
-    place = torch.device("cpu")
-    if isinstance(module, nn.Module):
-        module.eval()
-        place = next((parameter.device for parameter in module.parameters()), place)
-    try:
-        with torch.inference_mode():
-            batches = _images(pictures, image_size, batch_size)
-            parts = [(pool(images.to(place)).float().cpu(), ok) for images, ok in batches]
-    finally:
-        if isinstance(module, nn.Module):
-            module.train(was_training)
-    vectors, is_sound = zip(*parts, strict=True)
-    return torch.cat(vectors).clone(), torch.cat(is_sound)
+    pictures: Pictures,
+    index: Tensor,
+    networks: Mapping[str, nn.Module],
+    preparation: Preparation,
+    *,
+    batch_size: int = BATCH_SIZE,
+    track: Track | None = None,
+) -> dict[str, Extracted]:
+    """The pictures at places index [S], by every network; rows in the order of `index`."""
+    chunks = [chunk.tolist() for chunk in index.split(batch_size)]
+    raws: Iterable[Raw] = pictures.batches(chunks)
+    if track is not None:
+        raws = track(raws, "extracting features", len(chunks))
+    return of_batches(raws, networks, preparation, num_rows=len(index), num_pictures=len(pictures))
 
 
-def raw_pixels(images: Tensor) -> Tensor:
-    """[B, 3, h, w] -> [B, 3·h·w]: the floor, a representation that learned nothing."""
-    if max(images.shape[2:]) > PIXEL_SIDE:
-        images = nn.functional.interpolate(images, size=(PIXEL_SIDE, PIXEL_SIDE), mode="area")
-    return images.flatten(1)
+def of_batches(
+    raws: Iterable[Raw],
+    networks: Mapping[str, nn.Module],
+    preparation: Preparation,
+    *,
+    num_rows: int,
+    num_pictures: int,
+) -> dict[str, Extracted]:
+    """The same of batches that are already decoded; `num_rows` pictures of a source of `num_pictures`."""
+    is_sound = torch.ones(num_rows, dtype=torch.bool)
+    rows: dict[str, Tensor] = {}
+    start = 0
+    with torch.inference_mode(), encoders.frozen(networks.values()):
+        for raw in raws:
+            place = slice(start, start + len(raw.index))
+            is_sound[place] = raw.is_sound
+            images = preparation(raw, num_pictures)
+            for name, network in networks.items():
+                found = encoders.represent(network, images.to(encoders.device_of(network)))
+                if name not in rows:
+                    rows[name] = _buffer(num_rows, found.shape[1])
+                rows[name][place] = found
+            start = place.stop
+    return {name: Extracted(found, is_sound) for name, found in rows.items()}
 
 
-def _images(pictures: Pictures, image_size: tuple[int, int], batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    starts = range(0, len(pictures), batch_size)
-    chunks = [list(range(start, min(start + batch_size, len(pictures)))) for start in starts]
-    for raw in pictures.batches(chunks):
-        yield transforms.evaluation(raw.images, raw.sizes, image_size), raw.is_sound
+def _buffer(num_rows: int, num_columns: int) -> Tensor:
+    """Allocated once, and outside of inference mode: probes will differentiate through what is in it."""
+    with torch.inference_mode(False):
+        return torch.empty(num_rows, num_columns)

@@ -14,6 +14,8 @@ COLUMNS, HEIGHT = 3, 1.95  # inches a row
 # name -> (title, how to read it), in the order in which one wants to see them
 WORDS = {
     "train/loss": ("Loss", "distance of prediction and target"),
+    "probe/logistic": ("Logistic probe", "accuracy on a small labelled slice"),
+    "probe/knn": ("k-NN probe", "accuracy on a small labelled slice"),
     "collapse/rankme": ("Directions in use (RankMe)", "1 is collapse; more is better"),
     "collapse/feature_std": ("Spread over images", "0 is collapse; near 1 is healthy"),
     "collapse/mean_cosine": ("Likeness of two images (cosine)", "1 is collapse"),

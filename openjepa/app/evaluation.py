@@ -1,0 +1,93 @@
+"""The work of an evaluation: task by task, probe by probe, on raw pixels, on random weights and on the encoder itself."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from openjepa.app import labelling, leaks
+from openjepa.app.assemble import assemble
+from openjepa.app.extraction import Extractor
+from openjepa.app.probing import Probing
+from openjepa.app.score import PIXELS, RANDOM, TRAINED, Score, store
+from openjepa.app.subject import RANDOM_SEED, Subject
+from openjepa.probes import encoders
+from openjepa.probes.features import RawPixels
+from openjepa.tasks.opening import Task
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a user asked for besides the encoder and the tasks."""
+
+    probes: tuple[str, ...] | None = None  # None: those of the task
+    labels: str | None = None  # 1%, 5/class, a list file; None: all, or the list that belongs to the task
+    draws: int | None = None  # number of seeds; None: 3 when labels are drawn, else 1
+    features: Literal["last", "last4"] = "last"  # what k-NN and logistic regression see; `linear` tries both
+    views: int = 0  # random crops for the linear probe to train on instead of the fixed one
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # options by probe
+    checks_leaks: bool = True
+    uses_cache: bool = True
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    subject: Subject
+    wanted: Wanted
+
+    @cached_property
+    def extractor(self) -> Extractor:
+        networks = {PIXELS: RawPixels(), RANDOM: self.subject.random, TRAINED: self.subject.encoder}
+        return Extractor(networks, self.subject.image_size, self.wanted.uses_cache)
+
+    def run(self, tasks: Sequence[Task]) -> list[Score]:
+        """Scores are kept after every task: a later one that fails takes nothing with it."""
+        plans = [labelling.plan(task, self.wanted.labels, self.wanted.draws) for task in tasks]  # complains at once
+        scores = []
+        for task, plan in zip(tasks, plans, strict=True):
+            found = self._scores(task, plan)
+            if self.subject.folder is not None:
+                store(self.subject.folder, found)
+            scores += found
+            self.extractor.forget()
+        return scores
+
+    def _scores(self, task: Task, plan: labelling.Plan) -> list[Score]:
+        probing = Probing(
+            task,
+            plan,
+            self.extractor,
+            features=self.wanted.features,
+            num_views=self.wanted.views,
+            settings=self.wanted.settings,
+        )
+        found = (
+            leaks.look(task, self.extractor, self.subject.pretraining) if self.wanted.checks_leaks else leaks.Leaks()
+        )
+        about: dict[str, Any] = {
+            "encoder": self.subject.which,
+            "data": {"train": task.train.source.fingerprint(), "test": task.test.source.fingerprint()},
+            "leaks": found.as_dict(),
+        }
+        scores = []
+        for name in self.wanted.probes or task.definition.probes:
+            outcomes = {representation: probing.outcome(name, representation) for representation in self.weights}
+            protocol = {**probing.protocol(name), "random_encoder_seed": RANDOM_SEED}
+            scores += assemble(
+                task,
+                plan,
+                name,
+                outcomes,
+                weights=self.weights,
+                about={**about, "protocol": protocol, "features": probing.seen_by(name)},
+            )
+        return scores
+
+    @cached_property
+    def weights(self) -> dict[str, str]:
+        """sha256 by representation."""
+        return {
+            PIXELS: "",
+            RANDOM: encoders.weights_hash(self.subject.random),
+            TRAINED: encoders.weights_hash(self.subject.encoder),
+        }

@@ -1,0 +1,153 @@
+"""Probes on one task: fitted for every seed on the labels of that seed, then asked about the test pictures."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from openjepa.app import console
+from openjepa.app.extraction import WORKERS, Extractor
+from openjepa.app.labelling import Plan
+from openjepa.app.score import PIXELS
+from openjepa.core import options
+from openjepa.core.contracts import Probe, Source, probes
+from openjepa.core.types import Features
+from openjepa.data.pictures import Pictures
+from openjepa.data.preparation import VIEW_ASPECT, VIEW_SCALE, Preparation
+from openjepa.probes.finetune import Finetune
+from openjepa.tasks.opening import Labelled, Task
+
+FINETUNE = "finetune"
+FINETUNE_FLOOR = "logistic"  # pixels have nothing to tune; what they are worth is said by this probe
+LINEAR = "linear"  # chooses between the last block and the last four by itself, and can learn from random crops
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one probe said of one representation, for every seed."""
+
+    guesses: Tensor  # [R, S] classes of the sound test pictures
+    labels: Tensor  # [S]
+    chosen: tuple[dict[str, Any], ...]
+    seeds: tuple[int, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Probing:
+    task: Task
+    plan: Plan
+    extractor: Extractor
+    features: Literal["last", "last4"] = "last"
+    num_views: int = 0
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def outcome(self, name: str, representation: str) -> Outcome:
+        """Features are extracted before the clock starts."""
+        train, test = self._features(name, representation, self.train), self._test(name, representation)
+        console.notice(f"{self.task.name}: {name} on {representation} …")
+        began = time.perf_counter()
+        guesses, chosen = [], []
+        for seed, rows in self._draws(name):
+            if name == FINETUNE and representation != PIXELS:
+                guess, choice = self._finetuned(representation, seed, rows)
+            else:
+                probe = self._probe(name, seed).fit(train.rows(rows))
+                guess, choice = probe.predict(test), probe.chosen
+            guesses.append(guess)
+            chosen.append(choice)
+        seeds = tuple(seed for seed, _ in self._draws(name))
+        return Outcome(torch.stack(guesses), test.labels, tuple(chosen), seeds, time.perf_counter() - began)
+
+    def protocol(self, name: str) -> dict[str, Any]:
+        """What was done, in words and numbers."""
+        definition, given = self.task.definition, self._options(name)
+        given.pop("seed", None)
+        return {
+            "about": definition.about,
+            "source": definition.source,
+            "label": definition.label,
+            "split": self.task.split,
+            "pictures": self.preparation.describe(),
+            "features": self.seen_by(name),
+            "views": self.num_views if name == LINEAR else 0,
+            "options": options.plain(given),
+        }
+
+    def seen_by(self, name: str) -> str:
+        """Which blocks of the encoder a probe sees."""
+        return {LINEAR: "best of last and last4", FINETUNE: "all weights"}.get(name, self.features)
+
+    @cached_property
+    def preparation(self) -> Preparation:
+        return self.task.definition.preparation(self.extractor.image_size)
+
+    @cached_property
+    def needed(self) -> Tensor:
+        """Rows of the training part whose features are needed: all if we have them anyway, else those with a label."""
+        everything = torch.arange(len(self.task.train.labels))
+        return everything if self._is_free(self.task.train) else self.plan.needed(self.task.train)
+
+    @cached_property
+    def train(self) -> Labelled:
+        return self.task.train.take(self.needed)
+
+    def _is_free(self, part: Labelled) -> bool:
+        return self.plan.rows is None or self.extractor.is_known(part, self.preparation)
+
+    def _draws(self, name: str) -> list[tuple[int, Tensor]]:
+        """(seed, rows of `train` with a label), broken pictures left out. Once, if nothing about it is random."""
+        takes_seed = "seed" in self._options(name)
+        seeds = self.plan.seeds if self.plan.rows is not None or takes_seed else self.plan.seeds[:1]
+        _, is_sound = self.extractor.features(PIXELS, self.train, self.preparation)
+        draws = []
+        for number, seed in enumerate(seeds):
+            rows = self.needed if self.plan.rows is None else self.plan.rows[number]
+            places = torch.searchsorted(self.needed, rows)
+            draws.append((seed, places[is_sound[places]]))
+        return draws
+
+    def _test(self, name: str, representation: str) -> Features:
+        found = self._features(name, representation, self.task.test)
+        _, is_sound = self.extractor.features(representation, self.task.test, self.preparation)
+        return found if is_sound.all() else found.rows(is_sound.nonzero().squeeze(1))
+
+    def _features(self, name: str, representation: str, part: Labelled) -> Features:
+        num_views = self.num_views if name == LINEAR and part is self.train else 0
+        found, _ = self.extractor.features(representation, part, self.preparation, num_views=num_views)
+        if self.features == "last4" and name != LINEAR and found.layers is not None:
+            return Features(found.layers, found.labels)
+        return found
+
+    def _probe(self, name: str, seed: int) -> Probe:
+        name = FINETUNE_FLOOR if name == FINETUNE else name
+        given = self._options(name)
+        return probes[name](**{**given, "seed": seed} if "seed" in given else given)
+
+    def _options(self, name: str) -> dict[str, Any]:
+        published = self.task.definition.linear if name == LINEAR else {}
+        part = Finetune if name == FINETUNE else probes[name]
+        return options.resolve(part, {**published, **self.settings.get(name, {})}, where=name)
+
+    def _finetuned(self, representation: str, seed: int, rows: Tensor) -> tuple[Tensor, dict[str, Any]]:
+        tuned = Finetune(**{**self._options(FINETUNE), "seed": seed})
+        part = self.train.take(rows)
+        network = self.extractor.networks[representation]
+        tuned.fit(network, self._pictures(part.source), part.index, part.labels, self.preparation, console.track)
+        _, is_sound = self.extractor.features(representation, self.task.test, self.preparation)
+        test = self.task.test.take(is_sound.nonzero().squeeze(1))
+        return tuned.predict(self._pictures(test.source), test.index, self.preparation), tuned.chosen
+
+    def _pictures(self, source: Source) -> Pictures:
+        return Pictures(
+            source,
+            image_size=self.extractor.image_size,
+            crop_scale=VIEW_SCALE[0],
+            crop_aspect=VIEW_ASPECT,
+            num_workers=WORKERS,
+            track=console.track,
+        )

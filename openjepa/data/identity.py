@@ -1,0 +1,106 @@
+"""Which picture is it? A digest of its bytes (files) or pixels (arrays), for finding the same picture in two sets.
+
+The same photo saved in another format or at another size has another digest: only exact copies are found.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from openjepa.core import cache
+from openjepa.core.contracts import Source
+from openjepa.core.errors import BrokenImage
+from openjepa.data.pictures import Track
+
+LENGTH = 32  # bytes of a sha256
+CHUNK = 1024  # pictures handed to the threads at a time
+
+
+@runtime_checkable
+class FileSource(Protocol):
+    """A source whose pictures are files."""
+
+    def path(self, index: int) -> Path: ...
+
+
+@runtime_checkable
+class Described(Protocol):
+    """A source that knows what makes a picture what it is without drawing it."""
+
+    def identity(self, index: int) -> str: ...
+
+
+def digests(source: Source, track: Track | None = None) -> Tensor:
+    """-> [S, 32] uint8, one digest a picture. Those of files are remembered until a file changes."""
+    if not isinstance(source, FileSource):
+        return _all_digests(source, None)
+    name = cache.key("digests", source.fingerprint(), *_places_and_times(source))
+    known = cache.load(name)
+    if known is not None and known["digests"].shape == (len(source), LENGTH):
+        return known["digests"]
+    found = _all_digests(source, track)
+    cache.store(name, {"digests": found})
+    return found
+
+
+def content_key(found: Tensor) -> str:
+    """[S, 32] -> a name for these pictures in this order."""
+    return hashlib.sha256(found.contiguous().numpy().tobytes()).hexdigest()
+
+
+def occur_in(found: Tensor, others: Tensor) -> Tensor:
+    """[S, 32], [R, 32] -> [S] bool: is the picture also among the others?"""
+    known = {row.tobytes() for row in others.numpy()}
+    return torch.tensor([row.tobytes() in known for row in found.numpy()], dtype=torch.bool)
+
+
+def _all_digests(source: Source, track: Track | None) -> Tensor:
+    chunks: Iterable[range] = [range(at, min(at + CHUNK, len(source))) for at in range(0, len(source), CHUNK)]
+    if track is not None:
+        chunks = track(chunks, "reading pictures to tell them apart", -(-len(source) // CHUNK))
+    found: list[bytes] = []
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:  # hashing and reading files do not hold Python's lock
+        for chunk in chunks:
+            found += pool.map(partial(_digest, source), chunk)
+    rows = np.frombuffer(b"".join(found), dtype=np.uint8).reshape(-1, LENGTH)
+    return torch.from_numpy(rows.copy())
+
+
+def _digest(source: Source, index: int) -> bytes:
+    if isinstance(source, Described):
+        return hashlib.sha256(source.identity(index).encode()).digest()
+    if isinstance(source, FileSource):
+        return _file_digest(source.path(index))
+    try:
+        pixels = source[index].image  # [3, h, w]
+    except BrokenImage as error:
+        return hashlib.sha256(f"broken {error.path}".encode()).digest()
+    return hashlib.sha256(f"{tuple(pixels.shape)}".encode() + pixels.contiguous().numpy().tobytes()).digest()
+
+
+def _file_digest(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError:  # cannot be read, so it is the same as no other
+        return hashlib.sha256(b"unreadable " + os.fsencode(path)).digest()
+
+
+def _places_and_times(source: FileSource) -> list[str]:
+    """Where each file lies and when it was last changed."""
+    words = []
+    for index in range(len(source)):  # type: ignore[arg-type]
+        path = source.path(index)
+        try:
+            words.append(f"{path.resolve()} {path.stat().st_mtime_ns}")
+        except OSError:
+            words.append(f"{path} gone")
+    return words

@@ -1,0 +1,184 @@
+"""From what a user writes for `--task` to labelled pictures: `cifar10:DIR`, `scenes-count`, `folder:DIR`, or just DIR."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from openjepa.core import seeding
+from openjepa.core.contracts import Source, sources
+from openjepa.core.errors import BadInput, NoSuchSplit
+from openjepa.core.registry import did_you_mean
+from openjepa.data import stratified
+from openjepa.data.spec import open_source
+from openjepa.tasks.definition import Definition, tasks
+
+TEST_SHARE = 0.2  # of a source that has no test split of its own
+ROOT = "OPENJEPA_DATA"  # the environment variable that names the folder with the data sets
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A source, some places in it, and their classes."""
+
+    source: Source
+    index: Tensor  # [S]
+    labels: Tensor  # [S]
+
+    def take(self, rows: Tensor) -> "Labelled":
+        return replace(self, index=self.index[rows], labels=self.labels[rows])
+
+
+@dataclass(frozen=True)
+class Task:
+    name: str  # as the user wrote it
+    definition: Definition
+    train: Labelled
+    test: Labelled
+    split: str  # how training and test were told apart
+    num_classes: int
+    path: str | None = None
+
+
+def open_task(
+    spec: str,
+    *,
+    image_size: tuple[int, int],
+    root: Path | None = None,
+    num_train: int | None = None,
+    num_test: int | None = None,
+) -> Task:
+    """With `num_train` and `num_test` a class-balanced part of the pictures, the same every time."""
+    definition, path = find(spec, root)
+    if definition.is_embedded:
+        asked = [_spec(definition, path if number is None else str(number)) for number in (num_train, num_test)]
+        train = open_source(asked[0], split=definition.train, image_size=image_size)
+        test = open_source(asked[1], split=definition.test, image_size=image_size)
+        return _task(spec, definition, path, train, test)
+    where = _spec(definition, path)
+    train = open_source(where, split=definition.train, image_size=image_size)
+    try:
+        test = open_source(where, split=definition.test, image_size=image_size)
+        opened = _task(spec, definition, path, train, test)
+    except NoSuchSplit:
+        opened = _split(spec, definition, path, train)
+    return replace(opened, train=_fewer(opened.train, num_train), test=_fewer(opened.test, num_test))
+
+
+def find(spec: str, root: Path | None = None) -> tuple[Definition, str | None]:
+    """-> the task, and where its data lie. What exists on disk wins, so a folder may be called `a:b`."""
+    if os.path.exists(os.path.expanduser(spec)) and spec not in tasks:
+        return _of_source(spec), None
+    name, _, path = spec.partition(":")
+    if name in tasks:
+        definition = tasks[name]
+        if path or definition.is_embedded:
+            return definition, path or None
+        return definition, str(_located(name, definition, root))
+    if name in sources:
+        return _of_source(spec), None
+    if "/" in spec:
+        raise BadInput(f'no task and no folder "{spec}"; give a folder with one sub-folder per class, or a named task')
+    raise BadInput(f'unknown task "{spec}"{did_you_mean(name, [*tasks.names(), "all"])}')
+
+
+def available(root: Path | None = None) -> list[str]:
+    """The named tasks whose data are at hand: the embedded ones, and those found below the data root."""
+    names = [name for name in tasks.names() if name != "folder"]
+    return [name for name in names if tasks[name].is_embedded or _candidates(tasks[name], root)]
+
+
+def data_root(given: Path | None) -> Path | None:
+    if given is not None and not given.is_dir():
+        raise BadInput(f'no folder "{given}"; --data names the folder that holds the data sets')
+    return given or (Path(os.environ[ROOT]).expanduser() if os.environ.get(ROOT) else None)
+
+
+def labels_of(source: Source, label: str, name: str) -> Tensor:
+    """-> [S] classes."""
+    labels = source.all_labels()
+    if label not in labels:
+        known = f"it has {', '.join(labels)}" if labels else "it has none; put the pictures into one folder per class"
+        raise BadInput(f'{name} has no label "{label}"; {known}')
+    return labels[label]
+
+
+def _of_source(spec: str) -> Definition:
+    return replace(tasks["folder"], source=spec)
+
+
+def _spec(definition: Definition, path: str | None) -> str:
+    return definition.source if path is None else f"{definition.source}:{path}"
+
+
+def _candidates(definition: Definition, root: Path | None) -> list[Path]:
+    root = data_root(root)
+    return [root / place for place in definition.places if (root / place).exists()] if root is not None else []
+
+
+def _located(name: str, definition: Definition, root: Path | None) -> Path:
+    if not definition.places:
+        raise BadInput(f"the task {name} needs a place; write {name}:DIR")
+    found = _candidates(definition, root)
+    if not found:
+        looked = f"{data_root(root)} has no {' or '.join(definition.places)}" if data_root(root) else "none is known"
+        raise BadInput(
+            f"the task {name} needs its data ({looked}); write {name}:DIR, or name a folder that holds it with --data "
+            f"or the environment variable {ROOT}"
+        )
+    return found[0]
+
+
+def _task(name: str, definition: Definition, path: str | None, train: Source, test: Source) -> Task:
+    seen, asked = (labels_of(source, definition.label, name) for source in (train, test))
+    strangers = sorted(set(asked.tolist()) - set(seen.tolist()))
+    if strangers:
+        raise BadInput(
+            f"class {_class_name(train, definition.label, strangers[0])} of {name} has test pictures but no training "
+            "pictures; add some, or take its test pictures away"
+        )
+    classes = _classes(seen, name)
+    parts = [
+        Labelled(source, torch.arange(len(source)), torch.searchsorted(classes, labels))
+        for source, labels in ((train, seen), (test, asked))
+    ]
+    return Task(name, definition, parts[0], parts[1], "the data set's own", len(classes), path)
+
+
+def _split(name: str, definition: Definition, path: str | None, source: Source) -> Task:
+    """A class-balanced split of one source, the same every time."""
+    labels = labels_of(source, definition.label, name)
+    classes = _classes(labels, name)
+    numbers = torch.searchsorted(classes, labels)
+    lonely = (numbers.bincount() == 1).nonzero()
+    if len(lonely):
+        raise BadInput(
+            f"class {_class_name(source, definition.label, int(classes[lonely[0]]))} of {name} has one picture only; a "
+            "split into training and test needs two or more"
+        )
+    everything = Labelled(source, torch.arange(len(source)), numbers)
+    train, test = stratified.split(numbers, TEST_SHARE, seeding.generator(0, "test split"))
+    how = f"{1 - TEST_SHARE:.0%} training, {TEST_SHARE:.0%} test of every class, drawn by us (seed 0)"
+    return Task(name, definition, everything.take(train), everything.take(test), how, len(classes), path)
+
+
+def _fewer(part: Labelled, number: int | None) -> Labelled:
+    if number is None or number >= len(part.labels):
+        return part
+    ranks = stratified.shuffled_ranks(part.labels, seeding.generator(0, "fewer pictures"))
+    return part.take(ranks.argsort(stable=True)[:number].sort().values)
+
+
+def _classes(labels: Tensor, name: str) -> Tensor:
+    """-> [C] the labels that occur, sorted: class numbers may have gaps, places in this list have none."""
+    classes = labels.unique()
+    if len(classes) < 2:
+        raise BadInput(f"{name} has {len(classes)} class; a probe needs at least two")
+    return classes
+
+
+def _class_name(source: Source, label: str, value: int) -> str:
+    names = getattr(source, "class_names", {}).get(label, ())
+    return f'"{names[value]}"' if 0 <= value < len(names) else str(value)

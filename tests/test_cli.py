@@ -79,6 +79,32 @@ BAD_INPUT = {
     "a batch too large": (["pretrain", "--data", "scenes:8"], "train.batch_size=8 or less"),
     "masks for no image": (["masks", "--batch-size", "0"], "batch-size"),
     "an unknown probe": (["evaluate", "x", "--task", "scenes-count", "--probe", "nkk"], 'unknown probe "nkk"'),
+    "an unknown task": (["evaluate", "random:vit-nano/8", "--image-size", "32", "--task", "cifr10"], '"cifar10"?'),
+    "a task that is no folder": (
+        ["evaluate", "random:vit-nano/8", "--image-size", "32", "--task", "folder:no/such"],
+        'folder "no/such" does not exist',
+    ),
+    "a share that is none": (
+        ["evaluate", "random:vit-nano/8", "--image-size", "32", "--task", "scenes-count", "--labels", "few"],
+        '--labels "few" is neither',
+    ),
+    "fewer labels than classes": (
+        ["evaluate", "random:vit-nano/8", "--image-size", "32", "--task", "scenes-count", "--labels", "0.01%"],
+        "is 2 labels for 8 classes",
+    ),
+    "a wrong option of a probe": (
+        ["evaluate", "random:vit-nano/8", "--image-size", "32", "--task", "scenes-count", "--set", "linear.epoch=1"],
+        'did you mean "epochs"?',
+    ),
+    "fresh weights of no model": (["evaluate", "random:vit-nan/8", "--task", "scenes-count"], 'did you mean "nano"'),
+    "a data root that is none": (
+        ["evaluate", "random:vit-nano/8", "--image-size", "32", "--task", "all", "--data", "no/such"],
+        'no folder "no/such"',
+    ),
+    "an online probe of no task": (
+        ["pretrain", "--data", "scenes:64", "--set", "monitors.probe.task=scenes-cuont"],
+        'did you mean "scenes-count"?',
+    ),
     "an unknown mask": (["masks", "--name", "multiblok"], 'did you mean "multiblock"'),
     "a wrong mask option": (["masks", "--set", "num_target=2"], 'did you mean "num_targets"'),
     "a grid too small": (["masks", "--image-size", "16", "--patch-size", "16"], "grid cannot hold"),
@@ -149,6 +175,14 @@ def test_pretrain_evaluate_and_runs_work_together(call, tmp_path: Path) -> None:
     code, out, _ = call("runs", str(tmp_path / "runs"), "--json")
     (row,) = json.loads(out)
     assert code == 0 and row["status"] == "finished" and row["steps"] == 3 and str(folder) in row
+
+
+def test_the_table_shows_labels_intervals_and_gains(call, tmp_path: Path) -> None:
+    words = ["evaluate", "random:vit-nano/8", "--image-size", "16", "--task", "scenes-material", "--probe", "knn"]
+    code, out, errors = call(*words, "--labels", "4/class", "--draws", "2")
+    assert code == 0, errors
+    assert "fresh weights [95 %]" in out and "4/class (8)" in out and "gain [95 %]" in out and " ± " in out
+    assert "20,000 training and 4,000 test pictures, 2 classes" in out
 
 
 def test_minutes_are_turned_into_steps_and_the_budget_is_kept_in_mind_on_resume(call, tmp_path: Path) -> None:

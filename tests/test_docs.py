@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+import runner
 from openjepa.core import contracts, options
 from openjepa.core.types import Batch, Features, Grid, Step
 from openjepa.masks.statistics import occupancy
+from openjepa.tasks.definition import tasks
+from openjepa.tasks.opening import open_task
 
 ROOT = Path(__file__).parent.parent
 BLOCKS = re.findall(
@@ -23,6 +26,7 @@ REGISTRIES = {
     "source": contracts.sources,
     "probe": contracts.probes,
     "monitor": contracts.monitors,
+    "task": tasks,
 }
 
 
@@ -86,6 +90,14 @@ def test_the_documented_probe_scores(part) -> None:
     assert part().fit(trivial).score(trivial) == {"accuracy": 1.0}
 
 
+@pytest.mark.parametrize("part", blocks("task"), indirect=True, ids=["task"])
+def test_the_documented_task_opens_class_folders(part, tmp_path: Path) -> None:
+    for name in ("Forest", "River"):
+        runner.make_pictures(tmp_path / "EuroSAT_RGB" / name, number=5)
+    task = open_task("eurosat", image_size=(8, 8), root=tmp_path)
+    assert task.definition is part and task.test.labels.tolist() == [0, 1]
+
+
 @pytest.mark.parametrize("part", blocks("monitor"), indirect=True, ids=["monitor"])
 def test_the_documented_monitor_yields_names_and_numbers(part, tiny_encoder) -> None:
     from openjepa.methods.ijepa import IJEPA
@@ -107,6 +119,16 @@ def test_the_one_file_example_learns_more_than_random_weights_know() -> None:
         float(re.search(rf"{name}:\s+([\d.]+) %", done.stdout)[1]) for name in ("random weights", "I-JEPA")
     )
     assert after > before + 4 > 25
+
+
+def test_the_example_measures_a_module_of_somebody_elses() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples/measure_another_encoder.py")], capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    found = re.findall(r"scenes-colour +(\S+(?: encoder)?) +([\d.]+) %", done.stdout)
+    scores = {name: float(value) for name, value in found}
+    assert scores["trained"] > 25 > 15, done.stdout  # a palette knows colours; chance is 12.5
 
 
 @pytest.mark.parametrize(

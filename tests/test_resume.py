@@ -63,6 +63,35 @@ def test_a_run_killed_at_any_moment_continues_bit_for_bit(
     assert not list((run / "checkpoints").glob(".partial*"))
 
 
+PROBE = (
+    "monitors.probe.every=2",
+    "monitors.probe.task=scenes-count",
+    "monitors.probe.num_train=64",
+    "monitors.probe.num_test=32",
+)
+
+
+def test_probing_while_training_changes_no_bit_of_the_run_and_survives_a_kill(
+    whole: Path, pictures: Path, tmp_path: Path
+) -> None:
+    """`whole` was trained without the monitor; one of these is killed and continued."""
+    watched, killed = tmp_path / "watched", tmp_path / "killed"
+    done = runner.command(*runner.words(pictures, watched, *PROBE))
+    assert done.returncode == 0, done.stderr
+    words = runner.words(pictures, killed, *PROBE, "data.workers=2", "data.cache=none")
+    assert runner.killed("backward:5", *words).returncode == -signal.SIGKILL
+    again = runner.command(*words, "--resume")
+    assert again.returncode == 0, again.stderr
+    last = f"checkpoints/step-{runner.STEPS:08d}"
+    for name in (checkpoint.WEIGHTS, checkpoint.STATE):
+        expected = _tensors(whole / last / name)
+        assert _tensors(watched / last / name) == expected and _tensors(killed / last / name) == expected, name
+    for name in ("probe/knn", "probe/logistic"):
+        steps, values = metrics.series(metrics.read(watched / "metrics.jsonl"), name)
+        assert steps == [1, 3, 5, 7, 9, 10] and all(0 <= value <= 1 for value in values)
+        assert metrics.series(metrics.read(killed / "metrics.jsonl"), name) == (steps, values)
+
+
 def _tensors(path: Path) -> dict[str, bytes]:
     """Every tensor of a file as bytes: equal means equal bit for bit."""
     if path.suffix == ".safetensors":

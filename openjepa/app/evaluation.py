@@ -42,46 +42,41 @@ class Evaluation:
 
     def run(self, tasks: Sequence[Task]) -> list[Score]:
         """Scores are kept after every task: a later one that fails takes nothing with it."""
-        plans = [labelling.plan(task, self.wanted.labels, self.wanted.draws) for task in tasks]  # complains at once
+        probings = [self._probing(task) for task in tasks]  # what cannot be done is said before anything is
         scores = []
-        for task, plan in zip(tasks, plans, strict=True):
-            found = self._scores(task, plan)
+        for probing in probings:
+            found = self._scores(probing)
             if self.subject.folder is not None:
                 store(self.subject.folder, found)
             scores += found
             self.extractor.forget()
         return scores
 
-    def _scores(self, task: Task, plan: labelling.Plan) -> list[Score]:
-        probing = Probing(
-            task,
-            plan,
-            self.extractor,
-            features=self.wanted.features,
-            num_views=self.wanted.views,
-            settings=self.wanted.settings,
-        )
-        found = (
-            leaks.look(task, self.extractor, self.subject.pretraining) if self.wanted.checks_leaks else leaks.Leaks()
-        )
+    def _probing(self, task: Task) -> Probing:
+        plan = labelling.plan(task, self.wanted.labels, self.wanted.draws)
+        names = self.wanted.probes or task.definition.probes
+        chosen, views = self.wanted.features, self.wanted.views
+        return Probing(task, plan, self.extractor, names, chosen, views, self.wanted.settings)
+
+    def _scores(self, probing: Probing) -> list[Score]:
+        task = probing.task
+        found = leaks.look(task, self.extractor, self.seen) if self.wanted.checks_leaks else leaks.Leaks()
         about: dict[str, Any] = {
             "encoder": self.subject.which,
             "data": {"train": task.train.source.fingerprint(), "test": task.test.source.fingerprint()},
             "leaks": found.as_dict(),
         }
         scores = []
-        for name in self.wanted.probes or task.definition.probes:
+        for name in probing.names:
             outcomes = {representation: probing.outcome(name, representation) for representation in self.weights}
             protocol = {**probing.protocol(name), "random_encoder_seed": RANDOM_SEED}
-            scores += assemble(
-                task,
-                plan,
-                name,
-                outcomes,
-                weights=self.weights,
-                about={**about, "protocol": protocol, "features": probing.seen_by(name)},
-            )
+            more = {**about, "protocol": protocol, "features": probing.seen_by(name)}
+            scores += assemble(task, probing.plan, name, outcomes, weights=self.weights, about=more)
         return scores
+
+    @cached_property
+    def seen(self) -> leaks.Seen:
+        return leaks.seen_by(self.subject)
 
     @cached_property
     def weights(self) -> dict[str, str]:

@@ -28,7 +28,9 @@ class Extractor:
     networks: Mapping[str, nn.Module]
     image_size: tuple[int, int]
     uses_cache: bool = True
-    _digests: dict[str, Tensor] = field(default_factory=dict)  # by the source's fingerprint
+    _digests: dict[int, tuple[Source, Tensor]] = field(
+        default_factory=dict
+    )  # by the identity of the object, which is kept
     _known: dict[str, Extracted] = field(default_factory=dict)  # by cache key
     _network_keys: dict[str, str] = field(default_factory=dict)
 
@@ -50,13 +52,13 @@ class Extractor:
     def forget(self) -> None:
         """Frees the memory of a task that is done."""
         self._known.clear()
+        self._digests.clear()
 
     def digests(self, source: Source) -> Tensor:
         """[S, 32]"""
-        fingerprint = source.fingerprint()
-        if fingerprint not in self._digests:
-            self._digests[fingerprint] = identity.digests(source, console.track)
-        return self._digests[fingerprint]
+        if id(source) not in self._digests:
+            self._digests[id(source)] = source, identity.digests(source, console.track)
+        return self._digests[id(source)][1]
 
     def _extracted(self, name: str, part: Labelled, preparation: Preparation) -> Extracted:
         keys = {other: self._key(other, part, preparation) for other in self.networks}

@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from openjepa.app import console
 from openjepa.app.extraction import Extractor
+from openjepa.app.subject import Subject
 from openjepa.core.errors import BadInput
 from openjepa.data import identity
 from openjepa.data.spec import open_source
@@ -23,19 +26,31 @@ class Leaks:
         return {"training": self.training, "pretraining": self.pretraining, "reason": self.reason}
 
 
-def look(task: Task, extractor: Extractor, pretraining: str | None) -> Leaks:
+@dataclass(frozen=True)
+class Seen:
+    """What an encoder was pretrained on, as far as we can tell."""
+
+    digests: Tensor | None = None  # [S, 32]
+    reason: str = "it is not known what the encoder was pretrained on"
+
+
+def seen_by(subject: Subject) -> Seen:
+    if subject.pretraining is None:
+        return Seen()
+    try:
+        source = open_source(subject.pretraining, image_size=subject.image_size)
+    except BadInput as error:
+        return Seen(reason=f"the pretraining data cannot be opened: {error}")
+    return Seen(identity.digests(source, console.track), "")
+
+
+def look(task: Task, extractor: Extractor, seen: Seen) -> Leaks:
     """Compares digests, and warns."""
     test = extractor.digests(task.test.source)[task.test.index]
     train = extractor.digests(task.train.source)[task.train.index]
     in_training = int(identity.occur_in(test, train).sum())
-    in_pretraining, reason = None, "it is not known what the encoder was pretrained on"
-    if pretraining is not None:
-        try:
-            source = open_source(pretraining, image_size=extractor.image_size)
-            in_pretraining, reason = int(identity.occur_in(test, extractor.digests(source)).sum()), ""
-        except BadInput as error:
-            reason = f"the pretraining data cannot be opened: {error}"
-    found = Leaks(in_training, in_pretraining, reason)
+    in_pretraining = None if seen.digests is None else int(identity.occur_in(test, seen.digests).sum())
+    found = Leaks(in_training, in_pretraining, seen.reason)
     _warn(task, found, len(test))
     return found
 

@@ -63,7 +63,21 @@ def read_weights(run: str | Path) -> tuple[Config, dict[str, Tensor]]:
         raise BadInput(f"{path} is not a readable weights file: {_first_line(error)}") from None
     if "config" not in metadata:
         raise BadInput(f"{path} carries no OpenJEPA config; expected a weights.safetensors that a run wrote")
-    return configs.load(yaml.safe_load(metadata["config"])), weights
+    config = configs.load(yaml.safe_load(metadata["config"]))
+    _check_belongs(path, config, RunFolder(Path(run)))
+    return config, weights
+
+
+def _check_belongs(path: Path, config: Config, folder: RunFolder) -> None:
+    """Weights copied into the folder of another model would be taken for that run's."""
+    if not folder.holds_a_run:
+        return
+    stored = configs.load(configs.read(folder.config))
+    if stored.model.name != config.model.name:
+        raise BadInput(
+            f"{path} holds a {config.model.name}, but {folder.config} says {stored.model.name}; "
+            "they are from different runs: give the weights file itself, or restore the folder"
+        )
 
 
 def weights_file(path: Path) -> Path:

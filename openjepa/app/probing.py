@@ -26,6 +26,14 @@ FINETUNE_FLOOR = "logistic"  # pixels have nothing to tune; what they are worth 
 LINEAR = "linear"  # chooses between the last block and the last four by itself, and can learn from random crops
 
 
+def resolved(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Every option of a probe, checked by building it once."""
+    part = Finetune if name == FINETUNE else probes[name]
+    values = options.resolve(part, settings, where=name)
+    part(**values)
+    return values
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What one probe said of one representation, for every seed."""
@@ -42,9 +50,14 @@ class Probing:
     task: Task
     plan: Plan
     extractor: Extractor
+    names: tuple[str, ...]
     features: Literal["last", "last4"] = "last"
     num_views: int = 0
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in {*self.names, *self.settings}:
+            self._options(name)
 
     def outcome(self, name: str, representation: str) -> Outcome:
         """Features are extracted before the clock starts."""
@@ -130,8 +143,7 @@ class Probing:
 
     def _options(self, name: str) -> dict[str, Any]:
         published = self.task.definition.linear if name == LINEAR else {}
-        part = Finetune if name == FINETUNE else probes[name]
-        return options.resolve(part, {**published, **self.settings.get(name, {})}, where=name)
+        return resolved(name, {**published, **self.settings.get(name, {})})
 
     def _finetuned(self, representation: str, seed: int, rows: Tensor) -> tuple[Tensor, dict[str, Any]]:
         tuned = Finetune(**{**self._options(FINETUNE), "seed": seed})

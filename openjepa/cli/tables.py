@@ -1,6 +1,7 @@
 """How results look in a terminal: rich tables for people, JSON for programs."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -15,7 +16,8 @@ if TYPE_CHECKING:  # these import torch, which takes a second; --help should not
     from openjepa.data.check import Report
     from openjepa.masks.statistics import Coverage
 
-out = Console(highlight=False, soft_wrap=True)
+# Without a terminal nobody wraps for us: a log keeps wide tables on one line.
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 140)
 
 
 def say(text: str) -> None:
@@ -33,16 +35,15 @@ def scores(found: Sequence["Score"], *, as_json: bool) -> None:
         return
     representations = list(dict.fromkeys(score.representation for score in found))
     has_budget = any(score.labels != "all" for score in found)
-    columns = ["probe", *(["labels"] if has_budget else []), "chance", *representations[:-1]]
-    wide = [Column(words, no_wrap=True) for words in (f"{found[-1].encoder} [95 %]", "gain [95 %]")]
-    table = Table(Column("task", no_wrap=True), *columns, *wide)
-    keys = dict.fromkeys((score.task, score.probe, score.labels) for score in found)
-    for key in keys:
+    names = ["probe", *(["labels"] if has_budget else []), "chance", *representations[:-1]]
+    names += [f"{found[-1].encoder} [95 %]", "gain [95 %]"]
+    table = Table(Column("task", overflow="fold"), *(Column(escape(name), no_wrap=True) for name in names))
+    for key in dict.fromkeys((score.task, score.probe, score.labels) for score in found):
         row = [score for score in found if (score.task, score.probe, score.labels) == key]
         last = row[-1]
         cells = [last.probe, *([f"{last.labels} ({last.num_labels:,})"] if has_budget else []), _percent(last.chance)]
         cells += [_percent(score.accuracy) for score in row[:-1]]
-        table.add_row(escape(last.task), *map(escape, cells), _sure(last), escape(_gain(last)))
+        table.add_row(*map(escape, [last.task, *cells, _sure(last), _gain(last)]))
     out.print(table)
     _say_more(found)
 
@@ -67,7 +68,7 @@ def _sure(score: "Score") -> str:
     """A score, its spread over seeds, its interval."""
     low, high = score.interval
     spread = "" if score.spread is None else f" ± {_percent(score.spread)}"
-    return escape(f"{_percent(score.accuracy)}{spread} [{_percent(low)}, {_percent(high)}]")
+    return f"{_percent(score.accuracy)}{spread} [{_percent(low)}, {_percent(high)}]"
 
 
 def _gain(score: "Score") -> str:

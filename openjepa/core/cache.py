@@ -6,6 +6,7 @@ What has not been used for longest goes first. A file that cannot be read is as 
 
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -61,7 +62,8 @@ def store(name: str, tensors: dict[str, Tensor]) -> bool:
         os.replace(beside, path)
         _shrink(path.parent, keep=path)
     except (OSError, SafetensorError):
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
         return False
     return True
 

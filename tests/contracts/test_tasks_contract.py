@@ -1,0 +1,57 @@
+"""What every registered task must be: options that its probes know, a source that exists, a question in words."""
+
+import pytest
+
+from openjepa.core import options
+from openjepa.core.contracts import probes, sources
+from openjepa.probes.linear import Linear
+from openjepa.tasks.definition import tasks
+from openjepa.tasks.opening import open_task
+
+NAMES = tasks.names()
+# FACTS 3.2 and 3.4: (optimiser, batch, epochs, milestones, published learning rate per 256, crop, squeezed)
+PUBLISHED = {
+    "imagenet1k": ("lars", 16384, 50, (15, 30, 45), 0.1, 0.875, False),
+    "cifar100": ("sgd", 256, 28, (8, 16, 24), 0.01, 0.875, False),
+    "places205": ("sgd", 256, 14, (4, 8, 12), 0.01, 0.875, False),
+    "inat18": ("sgd", 256, 84, (24, 48, 72), 0.01, 0.875, False),
+    "clevr-count": ("sgd", 256, 50, (), 0.01, 1.0, True),
+    "clevr-dist": ("sgd", 256, 100, (), 0.01, 1.0, True),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_task_names_a_source_and_probes_that_exist(name: str) -> None:
+    definition = tasks[name]
+    assert definition.source in sources and definition.about and definition.probes
+    assert all(probe in probes for probe in definition.probes)
+    assert options.resolve(Linear, definition.linear, where=name)
+    assert definition.is_embedded or definition.places or name == "folder"
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_linear_protocol_is_the_published_one(name: str) -> None:
+    optimizer, batch_size, epochs, milestones, lr, crop, squeezed = PUBLISHED[name]
+    probe = Linear(**options.resolve(Linear, tasks[name].linear, where=name))
+    assert (probe.optimizer, probe.batch_size, probe.epochs, probe.milestones) == (
+        optimizer,
+        batch_size,
+        epochs,
+        milestones,
+    )
+    assert lr in probe.learning_rates and set(probe.weight_decays) == {5e-4, 0.0}
+    assert milestones or probe.final_ratio == 0.01
+    preparation = tasks[name].preparation((224, 224))
+    assert (preparation.crop, preparation.squeeze) == (crop, squeezed)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if tasks[name].is_embedded])
+def test_an_embedded_task_opens_without_any_data(name: str) -> None:
+    task = open_task(name, image_size=(16, 16), num_train=40, num_test=20)
+    assert len(task.train.labels) == 40 and len(task.test.labels) == 20
+    assert task.num_classes >= 2 and int(task.train.labels.max()) < task.num_classes
+
+
+def test_small_encoders_see_all_of_a_small_picture() -> None:
+    assert tasks["cifar100"].preparation((32, 32)).crop == 1.0
+    assert tasks["imagenet1k"].preparation((64, 64)).crop == 0.875

@@ -1,0 +1,412 @@
+"""Whole evaluations on small made-up pictures: floors, counts, intervals, leaks, caches, files."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import openjepa
+from openjepa.app import extraction, subject
+from openjepa.app.score import PIXELS, RANDOM, TRAINED, Score, read
+from openjepa.core.errors import BadInput, OpenJepaError
+from openjepa.io import reference
+from openjepa.models.sizes import SIZES
+from openjepa.models.vit import VisionTransformer
+from openjepa.probes import features
+
+NUM_CLASSES = 4
+QUICK = {"linear": {"epochs": 3, "min_steps": 60, "batch_size": 32}}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Tensors are tiny here: more threads would only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def pictures(number: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Noise whose four classes are told by one thing only: which quarter is a little brighter."""
+    random = np.random.default_rng(seed)
+    labels = np.arange(number) % NUM_CLASSES
+    pixels = random.integers(0, 200, (number, 8, 8, 3))
+    for picture, label in zip(pixels, labels, strict=True):
+        top, left = 4 * (label // 2), 4 * (label % 2)
+        picture[top : top + 4, left : left + 4] += 55
+    return pixels.astype(np.uint8), labels
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("data") / "quarters.npz"
+    (x, y), (a, b) = pictures(240, 0), pictures(120, 1)
+    np.savez(path, x_train=x, y_train=y, x_test=a, y_test=b)
+    return str(path)
+
+
+class Quarters(nn.Module):
+    """Knows where to look: the mean of every quarter, scaled by a weight that a reset destroys."""
+
+    image_size = 8
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(4, 4, bias=False)
+        nn.init.eye_(self.gate.weight)
+        self.calls = 0
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.calls += 1
+        means = nn.functional.avg_pool2d(images.mean(dim=1, keepdim=True), 4).flatten(1)  # [B, 4]
+        return self.gate(means)
+
+
+class Blind(nn.Module):
+    """Says the same of every picture, as tokens."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.new_zeros(len(images), 5, 4) + torch.arange(4.0)
+
+
+def by(scores: list[Score], probe: str) -> dict[str, Score]:
+    return {score.representation: score for score in scores if score.probe == probe}
+
+
+@pytest.mark.parametrize("probe", ["knn", "logistic", "linear"])
+def test_features_that_make_the_task_trivial_reach_100_percent(data: str, probe: str) -> None:
+    (score,) = (
+        s for s in openjepa.evaluate(Quarters(), data, probe=probe, settings=QUICK) if s.representation == TRAINED
+    )
+    assert score.accuracy == 1.0 and score.interval == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("probe", ["knn", "logistic", "linear"])
+def test_shuffled_labels_fall_to_chance(probe: str, tmp_path: Path) -> None:
+    (x, y), (a, b) = pictures(240, 0), pictures(400, 1)
+    random = np.random.default_rng(0)
+    np.savez(tmp_path / "s.npz", x_train=x, y_train=random.permutation(y), x_test=a, y_test=random.permutation(b))
+    for score in openjepa.evaluate(Quarters(), str(tmp_path / "s.npz"), probe=probe, settings=QUICK):
+        assert score.accuracy == pytest.approx(0.25, abs=0.08), score.representation
+        assert score.interval[0] - 0.03 < 0.25 < score.interval[1] + 0.03
+
+
+def test_an_encoder_that_is_blind_stays_at_chance_and_below_its_floors(data: str) -> None:
+    scores = by(openjepa.evaluate(Blind(), data, probe="logistic", image_size=8), "logistic")
+    assert scores[TRAINED].accuracy == pytest.approx(0.25) and scores[PIXELS].accuracy > 0.5
+    assert scores[TRAINED].gain == 0.0 and scores[TRAINED].gain_interval == (0.0, 0.0)
+
+
+def test_a_result_carries_everything_needed_to_believe_it(data: str) -> None:
+    encoder = Quarters()
+    scores = openjepa.evaluate(encoder, data, probe=["knn", "linear"], settings=QUICK)
+    assert [(s.probe, s.representation) for s in scores] == [
+        (probe, name) for probe in ("knn", "linear") for name in (PIXELS, RANDOM, TRAINED)
+    ]
+    score = scores[-1]
+    assert (score.num_train, score.num_labels, score.num_test, score.num_classes) == (240, 240, 120, 4)
+    assert score.chance == 0.25 and score.labels == "all" and score.seeds == (0,) and score.spread is None
+    assert score.protocol["options"]["epochs"] == 3 and score.protocol["chosen"][0]["validation_accuracy"] == 1.0
+    assert score.protocol["split"] == "the data set's own" and "8×8" in score.protocol["pictures"]
+    assert len(score.weights) == 64 and score.weights != scores[-2].weights
+    assert len(score.data["train"]) == 64 and score.data["train"] != score.data["test"]
+    assert score.leaks["training"] == 0 and score.leaks["pretraining"] is None and "not known" in score.leaks["reason"]
+    assert score.gain == pytest.approx(score.accuracy - scores[-2].accuracy) and score.made["version"]
+    assert score.metric == "accuracy" and score.balanced_accuracy == 1.0
+    assert json.loads(json.dumps(score.as_dict()))["task"] == data
+
+
+def test_the_baseline_of_a_foreign_module_has_new_weights_and_leaves_the_module_alone() -> None:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.token = nn.Linear(3, 3), nn.Parameter(torch.ones(3))
+
+    module = Both()
+    before = [parameter.clone() for parameter in module.parameters()]
+    state = torch.get_rng_state()
+    fresh, again = subject.random_like(module), subject.random_like(module)
+    assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+    for old, new, same in zip(before, fresh.parameters(), again.parameters(), strict=True):
+        assert not torch.equal(old, new) and torch.equal(new, same)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_a_baseline_can_be_given(data: str) -> None:
+    scores = by(openjepa.evaluate(Quarters(), data, probe="knn", random=Quarters()), "knn")
+    assert scores[RANDOM].accuracy == scores[TRAINED].accuracy == 1.0 and scores[TRAINED].gain == 0.0
+
+
+def test_features_are_extracted_once_for_the_same_weights_pictures_and_preparation(
+    data: str, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setenv("OPENJEPA_CACHE", str(tmp_path))
+    encoder = Quarters()
+    first = openjepa.evaluate(encoder, data, probe="knn")
+    once = encoder.calls
+    second = openjepa.evaluate(encoder, data, probe="logistic")
+    assert encoder.calls == once + 1, "one call for the fingerprint of its behaviour, none for features"
+    assert by(first, "knn")[TRAINED].weights == by(second, "logistic")[TRAINED].weights
+    with torch.no_grad():
+        encoder.gate.weight *= 2
+    openjepa.evaluate(encoder, data, probe="knn")
+    assert encoder.calls > once + 2, "other weights"
+    count = encoder.calls
+    openjepa.evaluate(encoder, data, probe="knn", uses_cache=False)
+    assert encoder.calls > count + 1, "no cache"
+
+
+def test_cached_and_fresh_features_give_the_same_scores(data: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("OPENJEPA_CACHE", str(tmp_path))
+    rows = [openjepa.evaluate(Quarters(), data, probe="logistic", uses_cache=kept) for kept in (True, True, False)]
+    assert len({tuple(score.accuracy for score in row) for row in rows}) == 1
+
+
+def test_the_same_pictures_in_another_crop_are_other_features(data: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("OPENJEPA_CACHE", str(tmp_path))
+    encoder = Quarters()
+    openjepa.evaluate(encoder, data, probe="knn", image_size=8)
+    count = encoder.calls
+    encoder.forward(torch.zeros(1, 3, 8, 8))
+    openjepa.evaluate(encoder, data, probe="linear", image_size=8, views=1, settings=QUICK)
+    assert encoder.calls > count + 2
+
+
+@pytest.mark.parametrize("draws", [None, 2])
+def test_a_label_budget_is_drawn_several_times_and_its_spread_is_told(data: str, draws: int | None) -> None:
+    scores = by(openjepa.evaluate(Quarters(), data, probe="logistic", labels="2/class", draws=draws), "logistic")
+    expected = tuple(range(draws or 3))
+    assert scores[PIXELS].seeds == expected and scores[PIXELS].num_labels == 8 and scores[PIXELS].num_train == 240
+    assert scores[PIXELS].spread is not None and scores[PIXELS].labels == "2/class"
+    assert scores[TRAINED].accuracy > scores[PIXELS].accuracy
+    low, high = scores[PIXELS].interval
+    assert low <= scores[PIXELS].accuracy <= high
+
+
+def test_a_small_budget_extracts_only_the_pictures_it_needs(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    extract = features.extract
+    monkeypatch.setattr(
+        extraction.features,
+        "extract",
+        lambda pictures, index, *a, **k: (seen.append(len(index)), extract(pictures, index, *a, **k))[1],
+    )
+    openjepa.evaluate(Quarters(), data, probe="knn", labels="1/class", draws=1, uses_cache=False)
+    assert sorted(seen) == [4, 120]
+
+
+def test_several_seeds_without_a_budget_repeat_only_what_is_random(data: str) -> None:
+    scores = openjepa.evaluate(Quarters(), data, probe=["knn", "linear"], draws=2, settings=QUICK)
+    assert by(scores, "knn")[TRAINED].seeds == (0,) and by(scores, "linear")[TRAINED].seeds == (0, 1)
+
+
+def test_test_pictures_among_the_training_pictures_are_counted_and_warned_of(tmp_path: Path, capsys) -> None:
+    (x, y), (a, b) = pictures(80, 0), pictures(40, 1)
+    a[:3] = x[10:13]
+    np.savez(tmp_path / "leak.npz", x_train=x, y_train=y, x_test=a, y_test=b)
+    score = openjepa.evaluate(Quarters(), str(tmp_path / "leak.npz"), probe="knn")[-1]
+    assert score.leaks["training"] == 3
+    assert "warning: 3 of 40 test pictures" in capsys.readouterr().err
+    silent = openjepa.evaluate(Quarters(), str(tmp_path / "leak.npz"), probe="knn", checks_leaks=False)[-1]
+    assert silent.leaks["training"] is None and "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("labels", [None, "3/class"])
+def test_fine_tuning_stands_beside_the_same_floors(data: str, labels: str | None) -> None:
+    torch.manual_seed(0)
+    encoder = VisionTransformer(SIZES["nano"], patch_size=4, image_size=(8, 8), patch_init=0.2)
+    before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    settings = {"finetune": {"epochs": 2, "warmup_epochs": 0, "lr": 1e-3, "batch_size": 64}}
+    scores = by(
+        openjepa.evaluate(encoder, data, probe="finetune", labels=labels, draws=1, settings=settings), "finetune"
+    )
+    assert set(scores) == {PIXELS, RANDOM, TRAINED} and scores[TRAINED].features == "all weights"
+    assert scores[TRAINED].protocol["options"]["layer_decay"] == 0.75
+    assert scores[TRAINED].protocol["options"]["label_smoothing"] == 0.1
+    assert all(torch.equal(value, before[name]) for name, value in encoder.state_dict().items())
+
+
+def test_the_last_four_blocks_can_be_asked_for(data: str) -> None:
+    torch.manual_seed(0)
+    encoder = VisionTransformer(SIZES["nano"], patch_size=4, image_size=(8, 8))
+    last, four = (openjepa.evaluate(encoder, data, probe="knn", features=kind)[-1] for kind in ("last", "last4"))
+    assert (last.features, four.features) == ("last", "last4") and last.accuracy != four.accuracy
+
+
+def test_broken_pictures_are_left_out_of_training_and_test(tmp_path: Path, capsys) -> None:
+    from PIL import Image
+
+    (x, y) = pictures(40, 0)
+    for split, rows in (("train", slice(0, 24)), ("val", slice(24, 40))):
+        for number, (pixels, label) in enumerate(zip(x[rows], y[rows], strict=True)):
+            folder = tmp_path / split / str(label)
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(folder / f"{number}.png")
+    for split, number in (("train", 0), ("val", 0)):
+        (tmp_path / split / "0" / f"{number}.png").write_bytes(b"broken")
+    scores = openjepa.evaluate(Quarters(), str(tmp_path), probe=["knn", "logistic"])
+    assert {score.num_test for score in scores} == {15} and by(scores, "logistic")[TRAINED].accuracy == 1.0
+    assert "1 pictures cannot be decoded" in capsys.readouterr().err
+
+
+def test_features_that_are_not_finite_are_refused(data: str) -> None:
+    encoder = Quarters()
+    with torch.no_grad():
+        encoder.gate.weight[0, 0] = torch.nan
+    with pytest.raises(OpenJepaError, match="the features of the trained are not finite"):
+        openjepa.evaluate(encoder, data, probe="knn")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "one"
+    settings = {
+        "data": {"source": "scenes:64", "image_size": 32, "workers": 0},
+        "model": {"name": "vit-nano/8"},
+        "train": {"steps": 2, "batch_size": 16},
+    }
+    openjepa.pretrain(settings, folder)
+    return folder
+
+
+SMALL = {"num_train": 80, "num_test": 40}
+
+
+def test_scores_of_a_run_are_kept_and_new_ones_stand_beside_old_ones(run: Path) -> None:
+    openjepa.evaluate(run, "scenes-count", probe="knn", **SMALL)
+    openjepa.evaluate(run, "scenes-count", probe="logistic", **SMALL)
+    openjepa.evaluate(run, "scenes-count", probe="logistic", labels="2/class", **SMALL)
+    openjepa.evaluate(run, "scenes-count", probe="knn", **SMALL)
+    rows = read(run / "evals" / "scenes-count.json")
+    kinds = [(row["probe"], row["labels"], row["representation"]) for row in rows]
+    assert len(kinds) == len(set(kinds)) == 9
+    assert rows[0]["leaks"] == {"training": 0, "pretraining": 0, "reason": ""}
+
+
+def test_scores_of_other_weights_go(run: Path) -> None:
+    openjepa.evaluate(run, "scenes-dist", probe="knn", **SMALL)
+    path = run / "evals" / "scenes-dist.json"
+    rows = json.loads(path.read_text())
+    path.write_text(
+        json.dumps(
+            [{**row, "weights": "old" if row["representation"] == "trained" else row["weights"]} for row in rows]
+        )
+    )
+    openjepa.evaluate(run, "scenes-dist", probe="logistic", **SMALL)
+    assert {row["probe"] for row in read(path)} == {"logistic"}
+
+
+def test_the_target_encoder_is_evaluated_unless_the_context_encoder_is_asked_for(run: Path) -> None:
+    method = openjepa.load(run)
+    target, context = (
+        openjepa.evaluate(run, "scenes-count", probe="knn", encoder=which, **SMALL)[-1]
+        for which in ("target", "context")
+    )
+    hashes = [extraction.encoders.weights_hash(part) for part in (method.target_encoder, method.context_encoder)]
+    assert [target.weights, context.weights] == hashes
+    assert (target.encoder, context.encoder) == ("target encoder", "context encoder")
+
+
+def test_pictures_seen_in_pretraining_are_counted(tmp_path: Path, capsys) -> None:
+    from PIL import Image
+
+    x, y = pictures(40, 0)
+    for number, (pixels, label) in enumerate(zip(x, y, strict=True)):
+        folder = tmp_path / "pictures" / str(label)
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).resize((32, 32)).save(folder / f"{number}.png")
+    settings = {
+        "data": {"source": str(tmp_path / "pictures"), "image_size": 32, "workers": 0},
+        "model": {"name": "vit-nano/8"},
+        "train": {"steps": 1, "batch_size": 8},
+    }
+    openjepa.pretrain(settings, tmp_path / "run")
+    score = openjepa.evaluate(tmp_path / "run", str(tmp_path / "pictures"), probe="knn")[-1]
+    assert score.leaks == {"training": 0, "pretraining": 8, "reason": ""}
+    assert "8 of 8 test pictures" in capsys.readouterr().err
+    (tmp_path / "pictures").rename(tmp_path / "moved")
+    score = openjepa.evaluate(tmp_path / "run", str(tmp_path / "moved"), probe="knn")[-1]
+    assert score.leaks["pretraining"] is None and "cannot be opened" in score.leaks["reason"]
+
+
+def test_fresh_weights_and_official_archives_can_be_evaluated(run: Path, tmp_path: Path) -> None:
+    score = openjepa.evaluate("random:vit-nano/8", "scenes-count", probe="knn", image_size=32, **SMALL)[-1]
+    assert score.encoder == "fresh weights"
+    method = openjepa.load(run)
+    archive = tmp_path / "x.pth.tar"
+    reference.write(
+        archive,
+        context_encoder=method.context_encoder,
+        target_encoder=method.target_encoder,
+        predictor=method.predictor,
+    )
+    ours, theirs = (openjepa.evaluate(path, "scenes-count", probe="knn", **SMALL)[-1] for path in (run, archive))
+    assert ours.accuracy == theirs.accuracy and theirs.leaks["pretraining"] is None
+
+
+def test_a_resolution_other_than_the_runs_can_be_asked_for(run: Path) -> None:
+    score = openjepa.evaluate(run, "scenes-count", probe="knn", image_size=16, **SMALL)[-1]
+    assert "16×16" in score.protocol["pictures"]
+    with pytest.raises(BadInput, match="image size 20×20 is not a multiple of the encoder's patch size 8"):
+        openjepa.evaluate(run, "scenes-count", image_size=20, **SMALL)
+
+
+def test_all_means_every_task_whose_data_are_at_hand(run: Path, capsys) -> None:
+    scores = openjepa.evaluate(run, "all", probe="knn", **SMALL)
+    assert {score.task for score in scores} == {
+        f"scenes-{name}" for name in ("count", "dist", "shape", "colour", "material")
+    }
+    said = capsys.readouterr().err
+    assert "left out" in said and "imagenet1k" in said and "OPENJEPA_DATA" in said
+
+
+def test_weights_of_another_architecture_are_refused_in_one_sentence(run: Path, tmp_path: Path) -> None:
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    other = tmp_path / "other"
+    shutil.copytree(run, other, ignore=shutil.ignore_patterns("checkpoints", "evals"))
+    config = (other / "config.yaml").read_text()
+    (other / "config.yaml").write_text(config.replace("vit-nano/8", "vit-micro/8"))
+    with pytest.raises(BadInput, match="weights.safetensors holds a vit-nano/8, but .*config.yaml says vit-micro/8"):
+        openjepa.evaluate(other, "scenes-count", **SMALL)
+    foreign = tmp_path / "foreign.safetensors"
+    save_file(load_file(run / "weights.safetensors"), foreign)
+    with pytest.raises(BadInput, match="carries no OpenJEPA config"):
+        openjepa.evaluate(foreign, "scenes-count", **SMALL)
+    torch.save({"model": {"conv1.weight": torch.zeros(1)}}, tmp_path / "resnet.pth")
+    with pytest.raises(BadInput, match="is not an I-JEPA archive; expected the keys"):
+        openjepa.evaluate(tmp_path / "resnet.pth", "scenes-count", **SMALL)
+
+
+def test_wrong_wishes_are_refused_before_any_work(data: str) -> None:
+    wishes = {
+        'unknown probe "lnear"; did you mean "linear"': {"probe": "lnear"},
+        'unknown setting "linear.epoch"; did you mean "epochs"': {
+            "probe": "linear",
+            "settings": {"linear": {"epoch": 3}},
+        },
+        'unknown probe "liner"': {"settings": {"liner": {"epochs": 3}}},
+        "draws is 0": {"draws": 0},
+        "views is -1": {"views": -1},
+        "--labels": {"labels": "few"},
+        "would never be used": {"probe": "finetune", "settings": {"finetune": {"epochs": 3}}},
+    }
+    encoder = Quarters()
+    for expected, wish in wishes.items():
+        with pytest.raises(BadInput) as error:
+            openjepa.evaluate(encoder, data, **wish)
+        assert expected in str(error.value)
+    assert encoder.calls == 0
+
+
+def test_a_module_without_an_image_size_is_asked_for_one(data: str) -> None:
+    with pytest.raises(BadInput, match="the encoder Blind has no attribute image_size"):
+        openjepa.evaluate(Blind(), data)
+    with pytest.raises(BadInput, match="random:vit-nano/8 has no image size of its own"):
+        openjepa.evaluate("random:vit-nano/8", data)

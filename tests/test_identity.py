@@ -1,0 +1,75 @@
+"""The same picture is found in two sets, whatever it is called; a changed one is another."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from openjepa.data import identity
+from openjepa.data.arrays import ArraySource
+from openjepa.data.spec import open_source
+
+
+def draw(folder: Path, **pictures: int) -> Path:
+    """A PNG of noise for each name; equal seeds are equal files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, seed in pictures.items():
+        noise = np.random.default_rng(seed).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(folder / f"{name}.png")
+    return folder
+
+
+def test_equal_files_are_found_under_other_names(tmp_path: Path) -> None:
+    ours = open_source(str(draw(tmp_path / "a", one=1, two=2, three=3)))
+    theirs = open_source(str(draw(tmp_path / "b", x=3, y=4)))
+    found = identity.occur_in(identity.digests(ours), identity.digests(theirs))
+    assert dict(zip(ours.paths, found.tolist(), strict=True)) == {"one.png": False, "two.png": False, "three.png": True}
+
+
+def test_equal_pixels_are_found_in_arrays() -> None:
+    images = torch.randint(256, (6, 3, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    first, second = ArraySource("a", images[:4]), ArraySource("b", images[3:])
+    found = identity.occur_in(identity.digests(first), identity.digests(second))
+    assert found.tolist() == [False, False, False, True]
+
+
+def test_scenes_are_told_apart_without_being_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, more, test = open_source("scenes:5"), open_source("scenes:9"), open_source("scenes:5", split="test")
+    monkeypatch.setattr(type(train), "render", None)
+    digests = [identity.digests(source) for source in (train, more, test)]
+    assert identity.occur_in(digests[0], digests[1]).all() and not identity.occur_in(digests[2], digests[1]).any()
+
+
+def test_a_file_changed_in_place_to_the_same_size_has_another_digest(tmp_path: Path) -> None:
+    path = draw(tmp_path / "a", one=1) / "one.png"
+    before, stat = identity.digests(open_source(str(tmp_path / "a"))), path.stat()
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+    after = identity.digests(open_source(str(tmp_path / "a")))
+    assert not torch.equal(before, after)
+
+
+def test_files_are_read_once_and_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = open_source(str(draw(tmp_path / "a", one=1, two=2)))
+    first = identity.digests(source)
+    monkeypatch.setattr(identity, "_file_digest", None)  # would fail if it were called
+    assert torch.equal(identity.digests(source), first)
+
+
+def test_a_file_that_is_gone_equals_no_other(tmp_path: Path) -> None:
+    folder = draw(tmp_path / "a", one=1)
+    for name in ("gone", "lost"):
+        (folder / f"{name}.png").symlink_to(folder / "nowhere")
+    digests = identity.digests(open_source(str(folder)))
+    assert len({row.tobytes() for row in digests.numpy()}) == 3
+
+
+def test_the_order_of_pictures_is_part_of_the_content_key() -> None:
+    digests = torch.randint(256, (5, 32), dtype=torch.uint8)
+    assert identity.content_key(digests) == identity.content_key(digests.clone())
+    assert identity.content_key(digests) != identity.content_key(digests.flip(0))

@@ -61,6 +61,12 @@ def test_files_are_read_once_and_remembered(tmp_path: Path, monkeypatch: pytest.
     assert torch.equal(identity.digests(source), first)
 
 
+def test_some_of_the_pictures_can_be_asked_for(tmp_path: Path) -> None:
+    source = open_source(str(draw(tmp_path / "a", one=1, three=3, two=2)))
+    everything = identity.digests(source)
+    assert torch.equal(identity.digests(source, torch.tensor([2, 0])), everything[[2, 0]])
+
+
 def test_a_file_that_is_gone_equals_no_other(tmp_path: Path) -> None:
     folder = draw(tmp_path / "a", one=1)
     for name in ("gone", "lost"):

@@ -60,7 +60,9 @@ class Evaluation:
 
     def _scores(self, probing: Probing) -> list[Score]:
         task = probing.task
-        found = leaks.look(task, self.extractor, self.seen) if self.wanted.checks_leaks else leaks.Leaks()
+        found = leaks.Leaks()
+        if self.wanted.checks_leaks:
+            found = leaks.look(task, probing.train, self.extractor, self.seen)
         about: dict[str, Any] = {
             "encoder": self.subject.which,
             "data": {"train": task.train.source.fingerprint(), "test": task.test.source.fingerprint()},

@@ -28,9 +28,8 @@ class Extractor:
     networks: Mapping[str, nn.Module]
     image_size: tuple[int, int]
     uses_cache: bool = True
-    _digests: dict[int, tuple[Source, Tensor]] = field(
-        default_factory=dict
-    )  # by the identity of the object, which is kept
+    # By source and places in it. The source is kept, or another one could get its id.
+    _digests: dict[tuple[int, bytes], tuple[Source, Tensor]] = field(default_factory=dict)
     _known: dict[str, Extracted] = field(default_factory=dict)  # by cache key
     _network_keys: dict[str, str] = field(default_factory=dict)
 
@@ -45,20 +44,17 @@ class Extractor:
         layers = found.layers if dim < found.layers.shape[1] else None
         return Features(found.layers[:, -dim:], part.labels, layers, views), found.is_sound
 
-    def is_known(self, part: Labelled, preparation: Preparation) -> bool:
-        """Whether the features of these pictures cost nothing."""
-        return all(self._find(self._key(name, part, preparation)) is not None for name in self.networks)
-
     def forget(self) -> None:
         """Frees the memory of a task that is done."""
         self._known.clear()
         self._digests.clear()
 
-    def digests(self, source: Source) -> Tensor:
+    def digests(self, part: Labelled) -> Tensor:
         """[S, 32]"""
-        if id(source) not in self._digests:
-            self._digests[id(source)] = source, identity.digests(source, console.track)
-        return self._digests[id(source)][1]
+        key = (id(part.source), part.index.numpy().tobytes())
+        if key not in self._digests:
+            self._digests[key] = part.source, identity.digests(part.source, part.index, console.track)
+        return self._digests[key][1]
 
     def _extracted(self, name: str, part: Labelled, preparation: Preparation) -> Extracted:
         keys = {other: self._key(other, part, preparation) for other in self.networks}
@@ -101,7 +97,7 @@ class Extractor:
 
     def _key(self, name: str, part: Labelled, preparation: Preparation) -> str:
         """Pictures by content, in their order; the encoder by weights and behaviour; the preparation by its words."""
-        pictures = identity.content_key(self.digests(part.source)[part.index])
+        pictures = identity.content_key(self.digests(part))
         return cache.key("features", VERSION, self._network_key(name), pictures, preparation.describe())
 
     def _network_key(self, name: str) -> str:

@@ -11,7 +11,7 @@ from openjepa.app.subject import Subject
 from openjepa.core.errors import BadInput
 from openjepa.data import identity
 from openjepa.data.spec import open_source
-from openjepa.tasks.opening import Task
+from openjepa.tasks.opening import Labelled, Task
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,13 @@ def seen_by(subject: Subject) -> Seen:
         source = open_source(subject.pretraining, image_size=subject.image_size)
     except BadInput as error:
         return Seen(reason=f"the pretraining data cannot be opened: {error}")
-    return Seen(identity.digests(source, console.track), "")
+    return Seen(identity.digests(source, track=console.track), "")
 
 
-def look(task: Task, extractor: Extractor, seen: Seen) -> Leaks:
-    """Compares digests, and warns."""
-    test = extractor.digests(task.test.source)[task.test.index]
-    train = extractor.digests(task.train.source)[task.train.index]
-    in_training = int(identity.occur_in(test, train).sum())
+def look(task: Task, train: Labelled, extractor: Extractor, seen: Seen) -> Leaks:
+    """Compares digests, and warns. `train` are the pictures whose labels are used."""
+    test = extractor.digests(task.test)
+    in_training = int(identity.occur_in(test, extractor.digests(train)).sum())
     in_pretraining = None if seen.digests is None else int(identity.occur_in(test, seen.digests).sum())
     found = Leaks(in_training, in_pretraining, seen.reason)
     _warn(task, found, len(test))

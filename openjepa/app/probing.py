@@ -101,16 +101,12 @@ class Probing:
 
     @cached_property
     def needed(self) -> Tensor:
-        """Rows of the training part whose features are needed: all if we have them anyway, else those with a label."""
-        everything = torch.arange(len(self.task.train.labels))
-        return everything if self._is_free(self.task.train) else self.plan.needed(self.task.train)
+        """Rows of the training part with a label that some seed sees, sorted."""
+        return self.plan.needed(self.task.train)
 
     @cached_property
     def train(self) -> Labelled:
         return self.task.train.take(self.needed)
-
-    def _is_free(self, part: Labelled) -> bool:
-        return self.plan.rows is None or self.extractor.is_known(part, self.preparation)
 
     def _draws(self, name: str) -> list[tuple[int, Tensor]]:
         """(seed, rows of `train` with a label), broken pictures left out. Once, if nothing about it is random."""

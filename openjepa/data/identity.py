@@ -5,7 +5,7 @@ The same photo saved in another format or at another size has another digest: on
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -38,15 +38,16 @@ class Described(Protocol):
     def identity(self, index: int) -> str: ...
 
 
-def digests(source: Source, track: Track | None = None) -> Tensor:
-    """-> [S, 32] uint8, one digest a picture. Those of files are remembered until a file changes."""
+def digests(source: Source, index: Tensor | None = None, track: Track | None = None) -> Tensor:
+    """-> [S, 32] uint8, a digest of each picture, or of those at places index [S]. Files are read once, until they change."""
+    places = range(len(source)) if index is None else index.tolist()
     if not isinstance(source, FileSource):
-        return _all_digests(source, None)
-    name = cache.key("digests", source.fingerprint(), *_places_and_times(source))
+        return _digests(source, places, None)
+    name = cache.key("digests", *(_place_and_time(source.path(place)) for place in places))
     known = cache.load(name)
-    if known is not None and known["digests"].shape == (len(source), LENGTH):
+    if known is not None and known["digests"].shape == (len(places), LENGTH):
         return known["digests"]
-    found = _all_digests(source, track)
+    found = _digests(source, places, track)
     cache.store(name, {"digests": found})
     return found
 
@@ -62,10 +63,10 @@ def occur_in(found: Tensor, others: Tensor) -> Tensor:
     return torch.tensor([row.tobytes() in known for row in found.numpy()], dtype=torch.bool)
 
 
-def _all_digests(source: Source, track: Track | None) -> Tensor:
-    chunks: Iterable[range] = [range(at, min(at + CHUNK, len(source))) for at in range(0, len(source), CHUNK)]
+def _digests(source: Source, places: Sequence[int], track: Track | None) -> Tensor:
+    chunks: Iterable[Sequence[int]] = [places[at : at + CHUNK] for at in range(0, len(places), CHUNK)]
     if track is not None:
-        chunks = track(chunks, "reading pictures to tell them apart", -(-len(source) // CHUNK))
+        chunks = track(chunks, "reading pictures to tell them apart", -(-len(places) // CHUNK))
     found: list[bytes] = []
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:  # hashing and reading files do not hold Python's lock
         for chunk in chunks:
@@ -94,13 +95,10 @@ def _file_digest(path: Path) -> bytes:
         return hashlib.sha256(b"unreadable " + os.fsencode(path)).digest()
 
 
-def _places_and_times(source: FileSource) -> list[str]:
-    """Where each file lies and when it was last changed."""
-    words = []
-    for index in range(len(source)):  # type: ignore[arg-type]
-        path = source.path(index)
-        try:
-            words.append(f"{path.resolve()} {path.stat().st_mtime_ns}")
-        except OSError:
-            words.append(f"{path} gone")
-    return words
+def _place_and_time(path: Path) -> str:
+    """Where a file lies, how long it is and when it was last changed."""
+    try:
+        found = path.stat()
+    except OSError:
+        return f"{path.absolute()} gone"
+    return f"{path.absolute()} {found.st_size} {found.st_mtime_ns}"

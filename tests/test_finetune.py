@@ -20,7 +20,8 @@ from openjepa.data.preparation import Preparation
 from openjepa.data.randaugment import RandAugment
 from openjepa.models.vit import VisionTransformer
 from openjepa.probes import layer_decay
-from openjepa.probes.finetune import Finetune, Views, mean_loss
+from openjepa.probes.finetune import Finetune, mean_loss
+from openjepa.probes.training_views import Stream, Views
 
 SIZE = (16, 16)
 PREPARATION = Preparation(SIZE)
@@ -191,7 +192,7 @@ def test_pictures_decoded_on_demand_give_the_same_weights() -> None:
 
 
 def test_every_picture_is_seen_once_an_epoch_in_batches_of_one_size() -> None:
-    epochs = list(Finetune(epochs=2, batch_size=4, warmup_epochs=0)._rows(10))
+    epochs = list(Stream(epochs=2, batch_size=4, augment=True, seed=0)._rows(10))
     assert [len(rows) for rows in epochs] == [4, 3, 3] * 2
     first, second = torch.cat(epochs[:3]), torch.cat(epochs[3:])
     assert torch.equal(first.sort().values, torch.arange(10)) and not torch.equal(first, second)
@@ -224,9 +225,13 @@ def test_training_is_in_train_mode_and_prediction_in_eval_mode() -> None:
     assert Spy.modes == [(False, False), (True, True), (True, True), (False, False)]  # first a look at the width
 
 
+def stream(*, augment: bool) -> Stream:
+    return Stream(epochs=1, batch_size=4, augment=augment, seed=0)
+
+
 def test_views_are_augmented_as_eight_bit_pictures_after_the_crop() -> None:
     raw = next(iter(red_or_blue(8).pictures.batches([list(range(8))])))
-    plain, augmented = (Finetune(augment=augment)._prepared(raw, PREPARATION, 3) for augment in (False, True))
+    plain, augmented = (stream(augment=augment).prepared(raw, PREPARATION, 3) for augment in (False, True))
     mean, std = (255 * torch.tensor(values)[:, None, None] for values in (transforms.MEAN, transforms.STD))
     crops = (plain * std + mean).round().clamp(0, 255).byte()
     expected = RandAugment()(crops, seeding.generator(0, "finetune augmentation", 3))
@@ -238,7 +243,7 @@ def test_squeezed_pictures_are_seen_whole() -> None:
     images = torch.zeros(8, 3, 16, 32, dtype=torch.uint8)
     images[..., -4:] = 255  # an eighth at the right edge, which crops would often miss or enlarge
     raw = Raw(images, torch.tensor([16, 32]).expand(8, 2), torch.arange(8), torch.ones(8, dtype=torch.bool))
-    seen = Finetune(augment=False)._prepared(raw, Preparation(SIZE, squeeze=True), 0)  # [8, 3, 16, 16]
+    seen = stream(augment=False).prepared(raw, Preparation(SIZE, squeeze=True), 0)  # [8, 3, 16, 16]
     is_white = (seen.mean(dim=(1, 2)) > 0).float()  # [8, 16]
     assert (is_white.sum(dim=1) == 2).all()
     assert set(is_white.argmax(dim=1).tolist()) == {0, 14}  # flipped and not

@@ -12,7 +12,8 @@ from openjepa.data.arrays import ArraySource
 from openjepa.data.spec import open_source
 from openjepa.tasks import labels
 from openjepa.tasks.definition import tasks
-from openjepa.tasks.opening import Labelled, available, find, open_task
+from openjepa.tasks.finding import available, find
+from openjepa.tasks.opening import Labelled, open_task
 
 SIZE = {"image_size": (8, 8)}
 

@@ -16,7 +16,8 @@ from openjepa.core.contracts import probes
 from openjepa.core.errors import BadInput
 from openjepa.core.registry import did_you_mean
 from openjepa.tasks.definition import tasks
-from openjepa.tasks.opening import available, data_root, open_task
+from openjepa.tasks.finding import available, data_root
+from openjepa.tasks.opening import open_task
 
 EVERYTHING = "all"
 

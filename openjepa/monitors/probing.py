@@ -23,7 +23,8 @@ from openjepa.data.pictures import Raw, passing_by
 from openjepa.data.preparation import Preparation
 from openjepa.engine import distributed
 from openjepa.probes import encoders, features
-from openjepa.tasks.opening import Labelled, find, open_task
+from openjepa.tasks.finding import find
+from openjepa.tasks.opening import Labelled, open_task
 
 ENCODER = "encoder"
 

@@ -4,10 +4,9 @@ No mixup, no cutmix, no erasing, no drop path. The encoder that is given stays a
 """
 
 import copy
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import islice, tee
+from itertools import islice
 from typing import Any, Self
 
 import torch
@@ -17,23 +16,12 @@ from torch import Tensor, nn
 from openjepa.core import schedule, seeding
 from openjepa.core.config import Above, NotNegative, Positive, Share
 from openjepa.core.errors import BadInput, OpenJepaError
-from openjepa.data import transforms
-from openjepa.data.pictures import Pictures, Raw, Track
-from openjepa.data.preparation import VIEW_ASPECT, VIEW_SCALE, Preparation
-from openjepa.data.randaugment import RandAugment
+from openjepa.data.pictures import Pictures, Track
+from openjepa.data.preparation import Preparation
 from openjepa.probes import encoders, layer_decay
+from openjepa.probes.training_views import Stream, Views
 
 HEAD_STD = 2e-5  # MAE's: the first answers are almost uniform, so the first gradients hardly disturb the encoder
-
-
-@dataclass(frozen=True)
-class Views:
-    """What one step learns from."""
-
-    step: int
-    images: Tensor  # [B, 3, h, w] normalised
-    labels: Tensor  # [B]
-    is_sound: Tensor  # [B] bool; False: another picture stands in for a broken one, so the label is not its own
 
 
 @dataclass(kw_only=True)
@@ -77,8 +65,9 @@ class Finetune:
                 model.encoder, model.head, decay=self.layer_decay, weight_decay=self.weight_decay
             )
             optimizer = torch.optim.AdamW(groups, lr=self.lr, fused=True)
-            views = self._views(pictures, index, labels, preparation)
-            num_steps = self._num_steps(len(index))
+            stream = Stream(epochs=self.epochs, batch_size=self.batch_size, augment=self.augment, seed=self.seed)
+            views = stream.views(pictures, index, labels, preparation)
+            num_steps = stream.steps_per_epoch(len(index))
             self.losses = []
             for _ in _tracked(range(self.epochs), track):
                 losses = [self._step(model, optimizer, batch, num_steps) for batch in islice(views, num_steps)]
@@ -104,38 +93,6 @@ class Finetune:
         """The learning rate of the head; every other part learns at its share of it."""
         warmup = self.warmup_epochs / self.epochs
         return schedule.warmup_cosine(progress, warmup=warmup, start=0.0, peak=self.lr, final=self.final_lr)
-
-    def _num_steps(self, num_pictures: int) -> int:
-        """In an epoch."""
-        return math.ceil(num_pictures / self.batch_size)
-
-    def _views(self, pictures: Pictures, index: Tensor, labels: Tensor, preparation: Preparation) -> Iterator[Views]:
-        """Those of every step, epoch after epoch, in one stream: worker processes are started once."""
-        ours, theirs = tee(self._rows(len(index)))  # workers read ahead
-        raws = pictures.batches(index[rows].tolist() for rows in theirs)
-        for step, (rows, raw) in enumerate(zip(ours, raws, strict=True)):
-            yield Views(step, self._prepared(raw, preparation, step), labels[rows], raw.is_sound)
-
-    def _rows(self, num_pictures: int) -> Iterator[Tensor]:
-        """Batches of one size (± 1), at most `batch_size`: every picture is seen once an epoch, none is dropped."""
-        for epoch in range(self.epochs):
-            order = torch.randperm(num_pictures, generator=seeding.generator(self.seed, "finetune order", epoch))
-            yield from order.tensor_split(self._num_steps(num_pictures))
-
-    def _prepared(self, raw: Raw, preparation: Preparation, step: int) -> Tensor:
-        """-> [B, 3, h, w] normalised: a random crop (or the whole picture squeezed), a flip, RandAugment."""
-        draws = transforms.draw_crops(len(raw.images), seeding.generator(self.seed, "finetune crops", step))
-        sizes = raw.sizes.float()
-        if preparation.squeeze:
-            boxes = torch.cat([torch.zeros_like(sizes), sizes], dim=1)  # [B, 4]
-        else:
-            boxes = transforms.crop_boxes(draws, raw.sizes, scale=VIEW_SCALE, aspect=VIEW_ASPECT)
-        stretch = (torch.tensor(raw.images.shape[2:]) / sizes).repeat(1, 2)  # [B, 4], for top, left, height, width
-        images = transforms.crop_resize(raw.images, boxes * stretch, preparation.size, draws.flip < 0.5)
-        if self.augment:
-            generator = seeding.generator(self.seed, "finetune augmentation", step)
-            images = RandAugment()(images.round().clamp(0, 255).byte(), generator).float()
-        return transforms.normalise(images)
 
     def _step(self, model: nn.Module, optimizer: torch.optim.Optimizer, views: Views, num_steps: int) -> float:
         """One update -> the loss before it."""

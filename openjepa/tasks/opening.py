@@ -1,6 +1,5 @@
-"""From what a user writes for `--task` to labelled pictures: `cifar10:DIR`, `scenes-count`, `folder:DIR`, or just DIR."""
+"""The labelled pictures of a task, split into training and test; `finding.py` says which task a word means."""
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -8,15 +7,14 @@ import torch
 from torch import Tensor
 
 from openjepa.core import seeding
-from openjepa.core.contracts import Source, sources
+from openjepa.core.contracts import Source
 from openjepa.core.errors import BadInput, NoSuchSplit
-from openjepa.core.registry import did_you_mean
 from openjepa.data import stratified
 from openjepa.data.spec import open_source
-from openjepa.tasks.definition import Definition, tasks
+from openjepa.tasks.definition import Definition
+from openjepa.tasks.finding import find
 
 TEST_SHARE = 0.2  # of a source that has no test split of its own
-ROOT = "OPENJEPA_DATA"  # the environment variable that names the folder with the data sets
 
 
 @dataclass(frozen=True)
@@ -67,35 +65,6 @@ def open_task(
     return replace(opened, train=_fewer(opened.train, num_train), test=_fewer(opened.test, num_test))
 
 
-def find(spec: str, root: Path | None = None) -> tuple[Definition, str | None]:
-    """-> the task, and where its data lie. What exists on disk wins, so a folder may be called `a:b`."""
-    if os.path.exists(os.path.expanduser(spec)) and spec not in tasks:
-        return _of_source(spec), None
-    name, _, path = spec.partition(":")
-    if name in tasks:
-        definition = tasks[name]
-        if path or definition.is_embedded:
-            return definition, path or None
-        return definition, str(_located(name, definition, root))
-    if name in sources:
-        return _of_source(spec), None
-    if "/" in spec:
-        raise BadInput(f'no task and no folder "{spec}"; give a folder with one sub-folder per class, or a named task')
-    raise BadInput(f'unknown task "{spec}"{did_you_mean(name, [*tasks.names(), "all"])}')
-
-
-def available(root: Path | None = None) -> list[str]:
-    """The named tasks whose data are at hand: the embedded ones, and those found below the data root."""
-    names = [name for name in tasks.names() if name != "folder"]
-    return [name for name in names if tasks[name].is_embedded or _candidates(tasks[name], root)]
-
-
-def data_root(given: Path | None) -> Path | None:
-    if given is not None and not given.is_dir():
-        raise BadInput(f'no folder "{given}"; --data names the folder that holds the data sets')
-    return given or (Path(os.environ[ROOT]).expanduser() if os.environ.get(ROOT) else None)
-
-
 def labels_of(source: Source, label: str, name: str) -> Tensor:
     """-> [S] classes."""
     labels = source.all_labels()
@@ -105,30 +74,8 @@ def labels_of(source: Source, label: str, name: str) -> Tensor:
     return labels[label]
 
 
-def _of_source(spec: str) -> Definition:
-    return replace(tasks["folder"], source=spec)
-
-
 def _spec(definition: Definition, path: str | None) -> str:
     return definition.source if path is None else f"{definition.source}:{path}"
-
-
-def _candidates(definition: Definition, root: Path | None) -> list[Path]:
-    root = data_root(root)
-    return [root / place for place in definition.places if (root / place).exists()] if root is not None else []
-
-
-def _located(name: str, definition: Definition, root: Path | None) -> Path:
-    if not definition.places:
-        raise BadInput(f"the task {name} needs a place; write {name}:DIR")
-    found = _candidates(definition, root)
-    if not found:
-        looked = f"{data_root(root)} has no {' or '.join(definition.places)}" if data_root(root) else "none is known"
-        raise BadInput(
-            f"the task {name} needs its data ({looked}); write {name}:DIR, or name a folder that holds it with --data "
-            f"or the environment variable {ROOT}"
-        )
-    return found[0]
 
 
 def _task(name: str, definition: Definition, path: str | None, train: Source, test: Source) -> Task:

@@ -50,7 +50,7 @@ def scores(found: Sequence["Score"], *, as_json: bool) -> None:
 
 def _say_more(found: Sequence["Score"]) -> None:
     metrics = " or ".join(dict.fromkeys(score.metric for score in found))
-    say(f"{metrics} in % on frozen features; gain: over the same encoder with random weights")
+    say(f"{metrics} in %; gain: over the same encoder with random weights, on the same pictures and labels")
     for task in dict.fromkeys(score.task for score in found):
         score = next(score for score in found if score.task == task)
         about = f"{score.num_train:,} training and {score.num_test:,} test pictures, {score.num_classes} classes"

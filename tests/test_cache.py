@@ -74,3 +74,20 @@ def test_without_a_word_it_lies_in_the_users_cache_folder(monkeypatch: pytest.Mo
     monkeypatch.delenv("OPENJEPA_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache.folder() == tmp_path / "openjepa"
+
+
+def test_a_cache_that_may_only_be_read_serves_all_the_same(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.store("a", {"x": torch.ones(2)})
+    monkeypatch.setattr(os, "utime", lambda path: (_ for _ in ()).throw(PermissionError(path)))
+    found = cache.load("a")
+    assert found is not None and found["x"].tolist() == [1, 1] and len(list(place.iterdir())) == 1
+
+
+def test_what_killed_processes_left_goes_after_a_day(place: Path) -> None:
+    place.mkdir()
+    old, new = place / ".old.safetensors.1", place / ".new.safetensors.2"
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (1, 1))
+    cache.store("a", {"x": torch.zeros(1)})
+    assert not old.exists() and new.exists(), "the new one may still be being written"

@@ -105,6 +105,18 @@ BAD_INPUT = {
         ["pretrain", "--data", "scenes:64", "--set", "monitors.probe.task=scenes-cuont"],
         'did you mean "scenes-count"?',
     ),
+    "an online probe of unlabelled pictures": (
+        ["pretrain", "--data", "scenes:200", "--set", f"monitors.probe.task={Path(__file__).parent}"],
+        "no pictures in folder",
+    ),
+    "an online probe with one label": (
+        ["pretrain", "--data", "scenes:64", "--set", "monitors.probe.num_train=1"],
+        "monitors.probe.num_train is 1",
+    ),
+    "an absurd number of labels": (
+        ["evaluate", "random:vit-nano/8", "--image-size", "32", "--task", "scenes-count", "--labels", "0/class"],
+        "leaves no label",
+    ),
     "an unknown mask": (["masks", "--name", "multiblok"], 'did you mean "multiblock"'),
     "a wrong mask option": (["masks", "--set", "num_target=2"], 'did you mean "num_targets"'),
     "a grid too small": (["masks", "--image-size", "16", "--patch-size", "16"], "grid cannot hold"),

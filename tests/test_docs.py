@@ -128,7 +128,7 @@ def test_the_example_measures_a_module_of_somebody_elses() -> None:
     assert done.returncode == 0, done.stderr
     found = re.findall(r"scenes-colour +(\S+(?: encoder)?) +([\d.]+) %", done.stdout)
     scores = {name: float(value) for name, value in found}
-    assert scores["trained"] > 25 > 15, done.stdout  # a palette knows colours; chance is 12.5
+    assert scores["trained"] > scores["pixels"] > 15, done.stdout  # a palette knows colours; chance is 12.5
 
 
 @pytest.mark.parametrize(

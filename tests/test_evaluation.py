@@ -1,17 +1,21 @@
 """Whole evaluations on small made-up pictures: floors, counts, intervals, leaks, caches, files."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 import openjepa
-from openjepa.app import extraction, subject
+from openjepa.app import evaluation, extraction, subject
+from openjepa.app import score as scores_file
 from openjepa.app.score import PIXELS, RANDOM, TRAINED, Score, read
 from openjepa.core.errors import BadInput, OpenJepaError
+from openjepa.data import transforms
 from openjepa.io import reference
 from openjepa.models.sizes import SIZES
 from openjepa.models.vit import VisionTransformer
@@ -73,6 +77,10 @@ class Blind(nn.Module):
         return images.new_zeros(len(images), 5, 4) + torch.arange(4.0)
 
 
+def quick(probe: str) -> dict:
+    return QUICK if probe == "linear" else {}
+
+
 def by(scores: list[Score], probe: str) -> dict[str, Score]:
     return {score.representation: score for score in scores if score.probe == probe}
 
@@ -80,7 +88,9 @@ def by(scores: list[Score], probe: str) -> dict[str, Score]:
 @pytest.mark.parametrize("probe", ["knn", "logistic", "linear"])
 def test_features_that_make_the_task_trivial_reach_100_percent(data: str, probe: str) -> None:
     (score,) = (
-        s for s in openjepa.evaluate(Quarters(), data, probe=probe, settings=QUICK) if s.representation == TRAINED
+        s
+        for s in openjepa.evaluate(Quarters(), data, probe=probe, settings=quick(probe))
+        if s.representation == TRAINED
     )
     assert score.accuracy == 1.0 and score.interval == (1.0, 1.0)
 
@@ -90,7 +100,7 @@ def test_shuffled_labels_fall_to_chance(probe: str, tmp_path: Path) -> None:
     (x, y), (a, b) = pictures(240, 0), pictures(400, 1)
     random = np.random.default_rng(0)
     np.savez(tmp_path / "s.npz", x_train=x, y_train=random.permutation(y), x_test=a, y_test=random.permutation(b))
-    for score in openjepa.evaluate(Quarters(), str(tmp_path / "s.npz"), probe=probe, settings=QUICK):
+    for score in openjepa.evaluate(Quarters(), str(tmp_path / "s.npz"), probe=probe, settings=quick(probe)):
         assert score.accuracy == pytest.approx(0.25, abs=0.08), score.representation
         assert score.interval[0] - 0.03 < 0.25 < score.interval[1] + 0.03
 
@@ -124,15 +134,17 @@ def test_the_baseline_of_a_foreign_module_has_new_weights_and_leaves_the_module_
     class Both(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.layer, self.token = nn.Linear(3, 3), nn.Parameter(torch.ones(3))
+            self.layer, self.token = nn.Linear(3, 3), nn.Parameter(torch.arange(3.0))
+            self.scale = nn.Parameter(torch.ones(3))
 
     module = Both()
     before = [parameter.clone() for parameter in module.parameters()]
     state = torch.get_rng_state()
     fresh, again = subject.random_like(module), subject.random_like(module)
     assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
-    for old, new, same in zip(before, fresh.parameters(), again.parameters(), strict=True):
-        assert not torch.equal(old, new) and torch.equal(new, same)
+    for (name, old), new, same in zip(module.named_parameters(), fresh.parameters(), again.parameters(), strict=True):
+        # A scale of ones is where it started: noise in its place would cripple the baseline.
+        assert torch.equal(old, new) == (name == "scale") and torch.equal(new, same)
     assert torch.equal(state, torch.get_rng_state())
 
 
@@ -238,8 +250,6 @@ def test_the_last_four_blocks_can_be_asked_for(data: str) -> None:
 
 
 def test_broken_pictures_are_left_out_of_training_and_test(tmp_path: Path, capsys) -> None:
-    from PIL import Image
-
     (x, y) = pictures(40, 0)
     for split, rows in (("train", slice(0, 24)), ("val", slice(24, 40))):
         for number, (pixels, label) in enumerate(zip(x[rows], y[rows], strict=True)):
@@ -259,6 +269,97 @@ def test_features_that_are_not_finite_are_refused(data: str) -> None:
         encoder.gate.weight[0, 0] = torch.nan
     with pytest.raises(OpenJepaError, match="the features of the trained are not finite"):
         openjepa.evaluate(encoder, data, probe="knn")
+
+
+def save_in_folders(folder: Path, number: int, side: int = 8) -> Path:
+    """The quarters as PNG files, 3 in 5 of them for training."""
+    x, y = pictures(number, 0)
+    for index, (pixels, label) in enumerate(zip(x, y, strict=True)):
+        place = folder / ("train" if index < 0.6 * number else "val") / str(label)
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).resize((side, side)).save(place / f"{index}.png")
+    return folder
+
+
+def test_a_class_that_loses_all_its_labels_to_broken_files_is_said(tmp_path: Path) -> None:
+    folder = save_in_folders(tmp_path, 40)
+    for path in (folder / "train" / "2").iterdir():
+        path.write_bytes(b"broken")
+    with pytest.raises(BadInput, match="of 1 classes of .* no labelled picture can be decoded"):
+        openjepa.evaluate(Quarters(), str(folder), probe="knn")
+
+
+def test_files_are_resized_and_cropped_as_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a PNG file through the extractor to what an encoder sees, against Pillow's resize 256, crop 224."""
+    noise = np.random.default_rng(0).integers(0, 256, (384, 576, 3), dtype=np.uint8)
+    for part in ("train", "val"):
+        for wnid in ("n00000001", "n00000002"):
+            (tmp_path / part / wnid).mkdir(parents=True)
+            Image.fromarray(noise).save(tmp_path / part / wnid / "x.png")
+    seen: list[Tensor] = []
+
+    class Camera(nn.Module):
+        image_size = 224
+
+        def forward(self, images: Tensor) -> Tensor:
+            seen.append(images)
+            return images.mean(dim=(2, 3))
+
+    openjepa.evaluate(Camera(), f"imagenet1k:{tmp_path}", probe="knn", checks_leaks=False, uses_cache=False)
+    small = Image.fromarray(noise).resize((384, 256), Image.Resampling.BILINEAR)
+    cut = np.asarray(small.crop((80, 16, 304, 240))).astype(np.float32)
+    pixels = transforms.normalise(torch.from_numpy(cut).permute(2, 0, 1)[None])
+    difference = (seen[-1][:1] - pixels).abs()
+    assert difference.mean() < 0.03 and seen[-1].std() == pytest.approx(pixels.std().item(), rel=0.02)
+
+
+def test_a_list_of_labels_is_not_drawn_again(tmp_path: Path) -> None:
+    folder = save_in_folders(tmp_path / "p", 40)
+    names = sorted(str(path.relative_to(folder)) for path in (folder / "train").rglob("*.png"))
+    (tmp_path / "list.txt").write_text("\n".join(names[::2]))
+    scores = openjepa.evaluate(Quarters(), str(folder), probe="knn", labels=str(tmp_path / "list.txt"), draws=3)
+    assert scores[-1].seeds == (0,) and scores[-1].num_labels == 12 and scores[-1].num_train == 24
+
+
+def test_a_budget_uses_features_of_the_whole_set_when_they_are_there(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("OPENJEPA_CACHE", str(tmp_path / "cache"))
+    folder, encoder = str(save_in_folders(tmp_path / "p", 40)), Quarters()
+    openjepa.evaluate(encoder, folder, probe="knn")
+    count = encoder.calls
+    openjepa.evaluate(encoder, folder, probe="knn", labels="2/class", draws=5)
+    assert encoder.calls == count + 1, "one call for the fingerprint of its behaviour"
+
+
+def test_views_are_for_the_linear_probe_of_encoders_and_work_with_a_budget(data: str) -> None:
+    scores = by(
+        openjepa.evaluate(Quarters(), data, probe="linear", views=2, labels="10/class", draws=1, settings=QUICK),
+        "linear",
+    )
+    assert scores[TRAINED].protocol["views"] == 2 and scores[PIXELS].protocol["views"] == 0
+    assert scores[TRAINED].protocol["chosen"][0]["steps"] >= 60
+
+
+def test_two_processes_may_keep_scores_at_once(tmp_path: Path) -> None:
+    folder = scores_file.RunFolder(tmp_path)
+    with ThreadPoolExecutor(4) as pool:
+        rows = [Score("t", f"probe{number}", TRAINED, 0.5, (0.4, 0.6), 0.1, weights="w") for number in range(40)]
+        list(pool.map(lambda row: scores_file.store(folder, [row]), rows))
+    assert len(read(scores_file.file_of(folder, "t"))) == 40
+
+
+def test_rows_that_are_no_scores_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(
+        '[{"task": "t"}, {"task": "t", "probe": "knn", "representation": "trained", "accuracy": null, "chance": 0}, 3]'
+    )
+    assert read(tmp_path / "x.json") == []
+
+
+def test_scores_that_cannot_be_kept_are_returned_with_a_warning(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr(evaluation, "store", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    assert openjepa.evaluate(run, "scenes-count", probe="knn", **SMALL)
+    assert "No space left on device" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -300,6 +401,22 @@ def test_scores_of_other_weights_go(run: Path) -> None:
     assert {row["probe"] for row in read(path)} == {"logistic"}
 
 
+def test_a_damaged_file_of_scores_is_said_before_any_work(run: Path) -> None:
+    path = run / "evals" / "scenes-shape.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('[{"task"')
+    with pytest.raises(BadInput, match="scenes-shape.json cannot be read .*; mend or delete it, then evaluate again"):
+        openjepa.evaluate(run, "scenes-shape", probe="knn", **SMALL)
+    path.unlink()
+
+
+def test_a_task_with_a_very_long_path_has_a_file_of_a_possible_length() -> None:
+    folder = scores_file.RunFolder(Path("run"))
+    long, other = "/photos" * 60, "/photos" * 60 + "!"
+    names = [scores_file.file_of(folder, task).name for task in ("scenes-count", "a/b:c", long, other)]
+    assert names[:2] == ["scenes-count.json", "a_b_c.json"] and names[2] != names[3] and max(map(len, names)) < 120
+
+
 def test_the_target_encoder_is_evaluated_unless_the_context_encoder_is_asked_for(run: Path) -> None:
     method = openjepa.load(run)
     target, context = (
@@ -312,8 +429,6 @@ def test_the_target_encoder_is_evaluated_unless_the_context_encoder_is_asked_for
 
 
 def test_pictures_seen_in_pretraining_are_counted(tmp_path: Path, capsys) -> None:
-    from PIL import Image
-
     x, y = pictures(40, 0)
     for number, (pixels, label) in enumerate(zip(x, y, strict=True)):
         folder = tmp_path / "pictures" / str(label)
@@ -394,6 +509,16 @@ def test_wrong_wishes_are_refused_before_any_work(data: str) -> None:
         'unknown probe "liner"': {"settings": {"liner": {"epochs": 3}}},
         "draws is 0": {"draws": 0},
         "views is -1": {"views": -1},
+        "only linear learns from random crops": {"probe": "knn", "views": 2},
+        "settings for linear, which is not among the probes": {"probe": "knn", "settings": QUICK},
+        'the settings of knn are "5"': {"probe": "knn", "settings": {"knn": 5}},
+        "linear.seed cannot be set": {"probe": "linear", "settings": {"linear": {"seed": 7}}},
+        "no probe is given": {"probe": []},
+        'features is "last5"': {"features": "last5"},
+        '--labels "" is neither': {"labels": ""},
+        "image size is (16,)": {"image_size": (16,)},
+        "num_train is 3, but": {"num_train": 3},
+        "has no blocks that can be read": {"features": "last4"},
         "--labels": {"labels": "few"},
         "would never be used": {"probe": "finetune", "settings": {"finetune": {"epochs": 3}}},
     }

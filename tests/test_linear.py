@@ -180,7 +180,7 @@ def test_held_out_training_data_chooses_the_features(where: str) -> None:
     probe = Linear(batch_size=32, epochs=8).fit(Features(vectors, LABELS, layers))
     assert probe.chosen["features"] == where
     assert probe.chosen["validation_accuracy"] == 1.0
-    assert set(probe.chosen) == {"features", "norm", "lr", "weight_decay", "validation_accuracy"}
+    assert set(probe.chosen) == {"features", "norm", "lr", "weight_decay", "epochs", "steps", "validation_accuracy"}
 
 
 def test_a_head_that_knows_the_training_set_by_heart_is_not_chosen() -> None:
@@ -212,7 +212,8 @@ def test_shuffled_labels_fall_to_chance() -> None:
 def test_grid_of_one_is_trained_without_choosing() -> None:
     probe = Linear(batch_size=1, learning_rates=(0.1,), weight_decays=(0.0,), epochs=1)
     probe.fit(Features(told(LABELS), LABELS))
-    assert probe.chosen == {"features": "last", "norm": "none", "lr": 0.1, "weight_decay": 0.0}
+    expected = {"features": "last", "norm": "none", "lr": 0.1, "weight_decay": 0.0}
+    assert probe.chosen == expected | {"epochs": 9, "steps": 1080}  # 120 samples, at least 1,000 steps
 
 
 def test_grid_has_every_combination_and_starts_with_the_fallback() -> None:
@@ -225,7 +226,8 @@ def test_one_label_a_class_takes_the_first_head_of_the_grid() -> None:
     labels = torch.arange(3)
     train = Features(told(labels), labels, told(labels, width=24))
     probe = Linear(milestones=(), learning_rates=(1.0, 0.1)).fit(train)
-    assert probe.chosen == {"features": "last", "norm": "batch", "lr": 1.0, "weight_decay": 5e-4}
+    expected = {"features": "last", "norm": "batch", "lr": 1.0, "weight_decay": 5e-4}
+    assert probe.chosen == expected | {"epochs": 1000, "steps": 1000}
     assert probe.score(train)["accuracy"] == 1.0
 
 

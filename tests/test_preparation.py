@@ -1,5 +1,7 @@
 """What an encoder sees in an evaluation, against Pillow and against the crops of training."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from openjepa.data import stratified, transforms
 from openjepa.data.arrays import ArraySource
 from openjepa.data.pictures import Pictures, Raw
 from openjepa.data.preparation import Preparation
+from openjepa.data.spec import open_source
 
 
 def pictures(number: int, height: int, width: int) -> Pictures:
@@ -76,6 +79,26 @@ def test_squeezed_views_differ_by_flips_only() -> None:
     same = [torch.allclose(a, b, atol=1e-4) for a, b in zip(fixed, flipped, strict=True)]
     mirrored = [torch.allclose(a.flip(-1), b, atol=1e-4) for a, b in zip(fixed, flipped, strict=True)]
     assert all(a != b for a, b in zip(same, mirrored, strict=True)) and any(same) and any(mirrored)
+
+
+@pytest.mark.parametrize(
+    ("preparation", "expected"),
+    [
+        (Preparation((32, 32)), (32, 48)),  # of 200 × 300: the largest square has 32 rows
+        (Preparation((28, 28), crop=0.875), (32, 48)),  # 28 of 32
+        (Preparation((32, 32), squeeze=True), (32, 48)),
+        (
+            Preparation((32, 32), view=1),
+            (107, 160),
+        ),  # the smallest crop, 8 % and 3:4, has 32 columns of 160; one of 4:3 has 32 rows of 107
+    ],
+)
+def test_pictures_are_decoded_as_large_as_the_smallest_crop_needs(
+    preparation: Preparation, expected: tuple[int, int], tmp_path: Path
+) -> None:
+    Image.new("RGB", (300, 200)).save(tmp_path / "a.png")
+    pictures = preparation.pictures(open_source(str(tmp_path)))
+    assert pictures.decoder.canvas == expected
 
 
 def test_each_preparation_has_its_own_description() -> None:

@@ -6,8 +6,11 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
+from openjepa.core import options, seeding
 from openjepa.core.contracts import probes
+from openjepa.core.errors import BadInput
 from openjepa.core.types import Features
+from openjepa.data import stratified
 from openjepa.probes.knn import NearestNeighbours
 from openjepa.probes.logistic import Logistic, solve
 
@@ -54,22 +57,77 @@ def test_logistic_ignores_a_constant_channel() -> None:
     assert Logistic().fit(padded[0]).score(padded[1]) == Logistic().fit(train).score(test)
 
 
-def test_rotating_wide_features_changes_next_to_nothing() -> None:
-    train, test = clouds(), clouds(seed=1)
-    wide = torch.randn(6, 700, generator=torch.Generator().manual_seed(5))
-    parts = [Features(part.vectors @ wide, part.labels) for part in (train, test)]
-    probe = Logistic(strengths=(1e-2,)).fit(parts[0])
+def test_logistic_standardises_chooses_and_refits_as_scikit_learn_would() -> None:
+    """The whole probe against a pipeline written with scikit-learn: same held-out tenth, same strengths, same choice."""
+    train, test = clouds(600, classes=4, spread=3.0), clouds(600, classes=4, spread=3.0, seed=1)
+    probe = Logistic().fit(train)
+    x, y = train.vectors.numpy(), train.labels.numpy()
+    x = (x - x.mean(0)) / x.std(0, ddof=1)
+    used, held_out = stratified.split(train.labels, 0.1, seeding.generator(0, "logistic validation"))
+    scores = {}
+    for strength in probe.strengths:
+        model = LogisticRegression(C=1 / (strength * len(used)), tol=1e-8, max_iter=5000).fit(x[used], y[used])
+        scores[strength] = model.score(x[held_out], y[held_out])
+    best = max(scores, key=lambda strength: (scores[strength], strength))
+    assert probe.strength == best and probe.chosen == {"strength": best}
+    model = LogisticRegression(C=1 / (best * len(x)), tol=1e-8, max_iter=5000).fit(x, y)
+    z = (test.vectors.numpy() - train.vectors.numpy().mean(0)) / train.vectors.numpy().std(0, ddof=1)
+    assert (probe.predict(test).numpy() == model.predict(z)).mean() > 0.995
+
+
+def test_rotating_few_samples_of_many_channels_changes_nothing() -> None:
+    """Full-rank noise in 300 channels, 60 samples: the answer in the span of the samples is the answer."""
+    generator = torch.Generator().manual_seed(0)
+    parts = []
+    for _ in range(2):
+        labels = torch.randint(3, (60,), generator=generator)
+        vectors = torch.randn(60, 300, generator=generator)
+        vectors[:, :3] += 2.0 * torch.eye(3)[labels]
+        parts.append(Features(vectors, labels))
+    probe = Logistic(strengths=(1e-2,), max_iterations=500).fit(parts[0])
+    assert probe._rotation is not None and probe._rotation.shape[1] < 60
     x, y = ((part.vectors - parts[0].vectors.mean(0)) / parts[0].vectors.std(0) for part in parts)
     weight = solve(x, parts[0].labels, 1e-2, 500)
-    expected = (y @ weight[:, :-1].T + weight[:, -1]).argmax(dim=1)
-    assert (probe.predict(parts[1]) == expected).float().mean() > 0.985
+    expected = y @ weight[:, :-1].T + weight[:, -1]
+    found = probe._prepared(parts[1].vectors) @ probe._weight[:, :-1].T + probe._weight[:, -1]
+    assert torch.allclose(found, expected, atol=2e-2), (found - expected).abs().max()
+
+
+def test_no_direction_of_wide_features_is_dropped() -> None:
+    """The class hides in the sum of 1,024 equally large channels, which no few directions hold."""
+    generator = torch.Generator().manual_seed(0)
+    direction = torch.randn(1024, generator=generator)
+    parts = []
+    for _ in range(2):
+        x = torch.randn(3000, 1024, generator=generator)
+        parts.append(Features(x, (x @ direction > 0).long()))
+    assert Logistic(strengths=(1e-3,)).fit(parts[0]).score(parts[1])["accuracy"] > 0.85
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("knn", {"k": 0}),
+        ("knn", {"k": -3}),
+        ("knn", {"temperature": 0}),
+        ("logistic", {"strengths": []}),
+        ("logistic", {"strengths": [-1]}),
+        ("logistic", {"max_iterations": 0}),
+        ("linear", {"learning_rates": [float("inf")]}),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(name: str, settings: dict) -> None:
+    with pytest.raises(BadInput):
+        options.build(probes, {"name": name, **settings})
 
 
 @pytest.mark.parametrize("name", probes.names())
 def test_features_that_tell_the_class_give_a_perfect_score(name: str) -> None:
-    labels = torch.arange(200) % 4
-    trivial = Features(torch.eye(4)[labels] + 0.01 * torch.randn(200, 4), labels)
-    assert probes[name]().fit(trivial).score(trivial)["accuracy"] == 1.0
+    labels, generator = torch.arange(200) % 4, torch.Generator().manual_seed(0)
+    train, test = (
+        Features(torch.eye(4)[labels] + 0.01 * torch.randn(200, 4, generator=generator), labels) for _ in range(2)
+    )
+    assert probes[name]().fit(train).score(test)["accuracy"] == 1.0
 
 
 @pytest.mark.parametrize("name", probes.names())

@@ -86,8 +86,23 @@ def test_one_class_only_is_refused(tmp_path: Path) -> None:
 
 def test_unlabelled_pictures_are_refused(tmp_path: Path) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
-    with pytest.raises(BadInput, match='has no label "class"; it has none; put the pictures into one folder per class'):
+    with pytest.raises(BadInput, match='has no label "class"; it has none; a folder needs two or more sub-folders'):
         open_task(str(tmp_path), **SIZE)
+
+
+def test_test_pictures_without_labels_give_way_to_validation_pictures(tmp_path: Path) -> None:
+    """As Kaggle ships them."""
+    draw(tmp_path / "train", cat=3, dog=3)
+    draw(tmp_path / "val", cat=2, dog=2)
+    (tmp_path / "test").mkdir()
+    Image.new("RGB", (8, 8)).save(tmp_path / "test" / "1.png")
+    assert open_task(str(tmp_path), **SIZE).test.labels.tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("numbers", [{"num_train": 0}, {"num_train": -5}, {"num_test": 0}, {"num_train": 1}])
+def test_too_few_pictures_are_refused(numbers: dict, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="num_(train|test) is"):
+        open_task(str(draw(tmp_path, cat=9, dog=9)), **SIZE, **numbers)
 
 
 def test_a_class_with_a_single_picture_cannot_be_split(tmp_path: Path) -> None:
@@ -187,6 +202,7 @@ BAD_LISTS = {
         "n01_0.png\nn02_9.png\nn02_8.png\n",
         '2 of them are not among the 6 training pictures: "n02_9.png"',
     ),
+    "a picture of another folder": ("n01/n02_0.png\n", 'are not among the 6 training pictures: "n01/n02_0.png"'),
     "too few classes": ("n01_0.png\n", "has 1 labels, of 1 of the 2 classes only"),
     "nothing": ("\n# only a remark\n", "names no picture"),
 }

@@ -1,14 +1,14 @@
 """From guesses to scores: the metric, its interval over test pictures and seeds, and the gain over random weights."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import openjepa
-from openjepa.app.labelling import Plan
-from openjepa.app.probing import Outcome
+from openjepa.app.probing import Outcome, Probing
 from openjepa.app.score import RANDOM, TRAINED, Score
 from openjepa.probes import bootstrap
 from openjepa.runs import provenance
@@ -16,8 +16,7 @@ from openjepa.tasks.opening import Task
 
 
 def assemble(
-    task: Task,
-    plan: Plan,
+    probing: Probing,
     probe: str,
     outcomes: Mapping[str, Outcome],
     *,
@@ -25,38 +24,43 @@ def assemble(
     about: Mapping[str, Any],
 ) -> list[Score]:
     """One score a representation; `about` are the fields of Score that all of them share."""
-    points = {name: worth(outcome, task.definition.metric) for name, outcome in outcomes.items()}
-    made = {"date": provenance.now(), "version": openjepa.__version__, "commit": provenance.commit()}
-    scores = []
-    for name, outcome in outcomes.items():
-        gain = points[TRAINED] - points[RANDOM] if name == TRAINED else None
-        shared = {**about, "protocol": {**about["protocol"], "chosen": list(outcome.chosen)}}
-        scores.append(
-            Score(
-                task=task.name,
-                probe=probe,
-                representation=name,
-                accuracy=points[name].mean().item(),
-                interval=bootstrap.interval(points[name]),
-                chance=_chance(task),
-                spread=points[name].mean(dim=1).std().item() if len(outcome.seeds) > 1 else None,
-                gain=None if gain is None else gain.mean().item(),
-                gain_interval=None if gain is None else bootstrap.interval(gain),
-                metric=task.definition.metric,
-                balanced_accuracy=worth(outcome, "balanced accuracy").mean().item(),
-                labels=plan.text,
-                num_labels=plan.num_labels(task.train),
-                num_train=len(task.train.labels),
-                num_test=len(outcome.labels),
-                num_classes=task.num_classes,
-                seeds=outcome.seeds,
-                weights=weights[name],
-                seconds=outcome.seconds,
-                made=made,
-                **shared,
-            )
-        )
-    return scores
+    task, metric = probing.task, probing.task.definition.metric
+    shared = {
+        "task": task.name,
+        "probe": probe,
+        "metric": metric,
+        "chance": _chance(task),
+        "labels": probing.plan.text,
+        "num_labels": probing.num_labels,
+        "num_train": probing.num_train,
+        "num_classes": task.num_classes,
+        "features": probing.seen_by(probe),
+        "made": {"date": provenance.now(), "version": openjepa.__version__, "commit": provenance.commit()},
+        **about,
+    }
+    points = {name: worth(outcome, metric) for name, outcome in outcomes.items()}
+    scores = [_score(name, outcomes[name], points[name], {**shared, "weights": weights[name]}) for name in outcomes]
+    gain = points[TRAINED] - points[RANDOM]  # pair by pair, on the same pictures and labels
+    limits = bootstrap.interval(gain)
+    return [
+        replace(score, gain=gain.mean().item(), gain_interval=limits) if score.representation == TRAINED else score
+        for score in scores
+    ]
+
+
+def _score(name: str, outcome: Outcome, points: Tensor, shared: Mapping[str, Any]) -> Score:
+    return Score(
+        representation=name,
+        accuracy=points.mean().item(),
+        interval=bootstrap.interval(points),
+        spread=points.mean(dim=1).std().item() if len(outcome.seeds) > 1 else None,
+        balanced_accuracy=worth(outcome, "balanced accuracy").mean().item(),
+        num_test=len(outcome.labels),
+        seeds=outcome.seeds,
+        protocol=outcome.protocol,
+        seconds=outcome.seconds,
+        **shared,
+    )
 
 
 def worth(outcome: Outcome, metric: str) -> Tensor:

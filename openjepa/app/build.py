@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import nn
 
 from openjepa.core import options, seeding
 from openjepa.core.config import DEFAULT_EPOCHS, Config
@@ -111,6 +112,14 @@ def watchers(config: Config, *, steps_per_epoch: int, total: int) -> list[tuple[
     switched_on = {name: given for name, given in config.monitors.items() if given is not False}
     built = [monitors[name](**_monitor_options(name, given)) for name, given in switched_on.items()]
     return [(max(monitor.every.steps(steps_per_epoch=steps_per_epoch, total=total), 1), monitor) for monitor in built]
+
+
+def check_watchers(config: Config, encoder: nn.Module) -> None:
+    """A monitor that needs something of its own, such as labelled pictures, says before the run begins what is missing."""
+    for _, monitor in watchers(config, steps_per_epoch=1, total=1):
+        check = getattr(monitor, "check", None)
+        if check is not None:
+            check(encoder)
 
 
 def _monitor_options(name: str, given: dict[str, Any]) -> dict[str, Any]:

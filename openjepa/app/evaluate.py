@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 from torch import nn
 
 from openjepa.app import console
 from openjepa.app.evaluation import Evaluation, Wanted
 from openjepa.app.load import Which
-from openjepa.app.probing import FINETUNE
+from openjepa.app.probing import FINETUNE, LINEAR, Blocks
 from openjepa.app.score import Score
 from openjepa.app.subject import open_subject
 from openjepa.core.contracts import probes
@@ -30,7 +30,7 @@ def evaluate(
     labels: str | None = None,
     draws: int | None = None,
     encoder: Which = "target",
-    features: Literal["last", "last4"] = "last",
+    features: Blocks = "last",
     views: int = 0,
     image_size: int | tuple[int, int] | None = None,
     data: str | Path | None = None,
@@ -49,7 +49,7 @@ def evaluate(
     Scores of a run are kept in RUN/evals.
     """
     wanted = Wanted(
-        probes=None if probe is None else (probe,) if isinstance(probe, str) else tuple(probe),
+        probes=None if probe is None else (probe,) if isinstance(probe, str) else tuple(dict.fromkeys(probe)),
         labels=labels,
         draws=draws,
         features=features,
@@ -74,15 +74,26 @@ def _check(wanted: Wanted) -> None:
     for name in [*(wanted.probes or ()), *wanted.settings]:
         if name not in known:
             raise BadInput(f'unknown probe "{name}"{did_you_mean(name, known)}')
+    if wanted.probes == ():
+        raise BadInput(f"no probe is given; choose some of {', '.join(known)}")
+    for name in wanted.settings:
+        if wanted.probes is not None and name not in wanted.probes:
+            raise BadInput(f"there are settings for {name}, which is not among the probes {', '.join(wanted.probes)}")
     if wanted.draws is not None and wanted.draws < 1:
         raise BadInput(f"draws is {wanted.draws}; expected 1 or more")
     if wanted.views < 0:
         raise BadInput(f"views is {wanted.views}; expected 0 (the fixed crop only) or more random crops")
+    if wanted.views and wanted.probes is not None and LINEAR not in wanted.probes:
+        raise BadInput(f"only {LINEAR} learns from random crops; add it to the probes, or leave out views")
+    if wanted.features not in get_args(Blocks):
+        raise BadInput(f'features is "{wanted.features}"; expected {" or ".join(get_args(Blocks))}')
 
 
 def _task_names(given: Sequence[str], root: Path | None) -> list[str]:
+    if not given:
+        raise BadInput("no task is given; expected a name such as scenes-count, a labelled folder, or all")
     if EVERYTHING not in given:
-        return list(given)
+        return list(dict.fromkeys(given))
     found = available(root)
     absent = [name for name in tasks.names() if name not in found and name != "folder"]
     if absent:

@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
-from openjepa.app import labelling, leaks
+from openjepa.app import console, labelling, leaks
 from openjepa.app.assemble import assemble
 from openjepa.app.extraction import Extractor
-from openjepa.app.probing import Probing
-from openjepa.app.score import PIXELS, RANDOM, TRAINED, Score, store
-from openjepa.app.subject import RANDOM_SEED, Subject
+from openjepa.app.probing import Blocks, Probing
+from openjepa.app.score import PIXELS, RANDOM, TRAINED, Score, file_of, read, store
+from openjepa.app.subject import Subject
+from openjepa.core.errors import BadInput
 from openjepa.probes import encoders
 from openjepa.probes.features import RawPixels
 from openjepa.tasks.opening import Task
@@ -23,7 +24,7 @@ class Wanted:
     probes: tuple[str, ...] | None = None  # None: those of the task
     labels: str | None = None  # 1%, 5/class, a list file; None: all, or the list that belongs to the task
     draws: int | None = None  # number of seeds; None: 3 when labels are drawn, else 1
-    features: Literal["last", "last4"] = "last"  # what k-NN and logistic regression see; `linear` tries both
+    features: Blocks = "last"  # what k-NN and logistic regression see; `linear` tries both
     views: int = 0  # random crops for the linear probe to train on instead of the fixed one
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # options by probe
     checks_leaks: bool = True
@@ -43,14 +44,22 @@ class Evaluation:
     def run(self, tasks: Sequence[Task]) -> list[Score]:
         """Scores are kept after every task: a later one that fails takes nothing with it."""
         probings = [self._probing(task) for task in tasks]  # what cannot be done is said before anything is
+        self._check(tasks)
         scores = []
         for probing in probings:
             found = self._scores(probing)
-            if self.subject.folder is not None:
-                store(self.subject.folder, found)
+            self._keep(found)
             scores += found
             self.extractor.forget()
         return scores
+
+    def _check(self, tasks: Sequence[Task]) -> None:
+        if self.wanted.features == "last4" and not isinstance(self.subject.encoder, encoders.Layered):
+            name = type(self.subject.encoder).__name__
+            raise BadInput(f"the encoder {name} has no blocks that can be read one by one; use features=last")
+        if self.subject.folder is not None:
+            for task in tasks:
+                read(file_of(self.subject.folder, task.name))  # a damaged file would cost the scores at the end
 
     def _probing(self, task: Task) -> Probing:
         plan = labelling.plan(task, self.wanted.labels, self.wanted.draws)
@@ -60,10 +69,8 @@ class Evaluation:
 
     def _scores(self, probing: Probing) -> list[Score]:
         task = probing.task
-        found = leaks.Leaks()
-        if self.wanted.checks_leaks:
-            found = leaks.look(task, probing.train, self.extractor, self.seen)
-        about: dict[str, Any] = {
+        found = leaks.look(probing, self.seen) if self.wanted.checks_leaks else leaks.Leaks()
+        about = {
             "encoder": self.subject.which,
             "data": {"train": task.train.source.fingerprint(), "test": task.test.source.fingerprint()},
             "leaks": found.as_dict(),
@@ -71,14 +78,22 @@ class Evaluation:
         scores = []
         for name in probing.names:
             outcomes = {representation: probing.outcome(name, representation) for representation in self.weights}
-            protocol = {**probing.protocol(name), "random_encoder_seed": RANDOM_SEED}
-            more = {**about, "protocol": protocol, "features": probing.seen_by(name)}
-            scores += assemble(task, probing.plan, name, outcomes, weights=self.weights, about=more)
+            scores += assemble(probing, name, outcomes, weights=self.weights, about=about)
         return scores
+
+    def _keep(self, scores: list[Score]) -> None:
+        if self.subject.folder is None:
+            return
+        try:
+            store(self.subject.folder, scores)
+        except OSError as error:  # a full or read-only disk: better a table on the screen than nothing
+            console.notice(
+                f"warning: the scores cannot be kept in {self.subject.folder.evals}: {error.strerror or error}"
+            )
 
     @cached_property
     def seen(self) -> leaks.Seen:
-        return leaks.seen_by(self.subject)
+        return leaks.seen_by(self.subject, uses_cache=self.wanted.uses_cache)
 
     @cached_property
     def weights(self) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Features of labelled pictures for several representations: from the disk cache where possible, else in one pass together."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -11,14 +12,13 @@ from openjepa.core.contracts import Source
 from openjepa.core.errors import OpenJepaError
 from openjepa.core.types import Features
 from openjepa.data import identity
-from openjepa.data.pictures import passing_by
 from openjepa.data.preparation import Preparation
 from openjepa.probes import encoders, features
 from openjepa.probes.features import Extracted
 from openjepa.tasks.opening import Labelled
 
-VERSION = "1"  # raise it whenever features change: old ones in the cache must not be taken for new ones
-WORKERS = 2
+VERSION = "2"  # raise it whenever features change: old ones in the cache must not be taken for new ones
+WORKERS = min(os.cpu_count() or 1, 8)
 
 
 @dataclass
@@ -39,8 +39,10 @@ class Extractor:
         """Of one representation, in the order of `part`; and [S] bool, False where a picture is broken and means nothing."""
         found = self._extracted(name, part, preparation)
         dim = encoders.width(self.networks[name], found.layers)
-        numbers = range(1, num_views + 1)
-        views = tuple(self._extracted(name, part, replace(preparation, view=number)).layers for number in numbers)
+        views = tuple(
+            self._extracted(name, part, replace(preparation, view=number), alone=True).layers
+            for number in range(1, num_views + 1)
+        )
         layers = found.layers if dim < found.layers.shape[1] else None
         return Features(found.layers[:, -dim:], part.labels, layers, views), found.is_sound
 
@@ -53,13 +55,28 @@ class Extractor:
         """[S, 32]"""
         key = (id(part.source), part.index.numpy().tobytes())
         if key not in self._digests:
-            self._digests[key] = part.source, identity.digests(part.source, part.index, console.track)
+            self._digests[key] = part.source, self._read(part)
         return self._digests[key][1]
 
-    def _extracted(self, name: str, part: Labelled, preparation: Preparation) -> Extracted:
-        keys = {other: self._key(other, part, preparation) for other in self.networks}
+    def is_known(self, part: Labelled, preparation: Preparation) -> bool:
+        """Whether the features of these pictures lie here or on disk, without reading a file to find out."""
+        if (
+            isinstance(part.source, identity.FileSource)
+            and identity.remembered(part.source, part.index.tolist()) is None
+        ):
+            return False
+        return self.uses_cache and all(
+            self._find(self._key(name, part, preparation)) is not None for name in self.networks
+        )
+
+    def _read(self, part: Labelled) -> Tensor:
+        return identity.digests(part.source, part.index, track=console.track, uses_cache=self.uses_cache)
+
+    def _extracted(self, name: str, part: Labelled, preparation: Preparation, *, alone: bool = False) -> Extracted:
+        """With the other representations in the same pass, if they are not there yet; random views come alone."""
+        keys = {other: self._key(other, part, preparation) for other in ([name] if alone else self.networks)}
         if self._find(keys[name]) is None:
-            missing = {other: network for other, network in self.networks.items() if self._find(keys[other]) is None}
+            missing = {other: self.networks[other] for other in keys if self._find(keys[other]) is None}
             for other, found in self._extract(part, preparation, missing).items():
                 self._keep(keys[other], found)
         return self._known[keys[name]]
@@ -67,7 +84,7 @@ class Extractor:
     def _extract(
         self, part: Labelled, preparation: Preparation, networks: Mapping[str, nn.Module]
     ) -> dict[str, Extracted]:
-        pictures = passing_by(part.source, image_size=self.image_size, num_workers=WORKERS, track=console.track)
+        pictures = preparation.pictures(part.source, num_workers=WORKERS, track=console.track)
         found = features.extract(pictures, part.index, networks, preparation, track=console.track)
         for name, one in found.items():
             if not one.layers.isfinite().all():

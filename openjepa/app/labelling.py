@@ -19,6 +19,7 @@ class Plan:
     text: str  # all, 1%, 5/class, or the list's name
     seeds: tuple[int, ...]
     rows: tuple[Tensor, ...] | None = None  # [L] rows of the training part, for every seed; None: all of them
+    is_random: bool = False  # another seed sees other labels
 
     def needed(self, train: Labelled) -> Tensor:
         """-> sorted rows of `train` that any seed asks for."""
@@ -26,17 +27,15 @@ class Plan:
             return torch.arange(len(train.labels))
         return torch.cat(self.rows).unique()
 
-    def num_labels(self, train: Labelled) -> int:
-        return len(train.labels) if self.rows is None else len(self.rows[0])
-
 
 def plan(task: Task, labels: str | None, draws: int | None) -> Plan:
-    text = labels or _list_of(task)
+    text = labels if labels is not None else _list_of(task)
     if text is None:
         return Plan(ALL_LABELS, tuple(range(draws or 1)))
     budget = budgets.parse(text)
     seeds = tuple(range(draws or (DEFAULT_DRAWS if budget.is_random else 1)))
-    return Plan(budget.text, seeds, tuple(budgets.draw(budget, task.train, seed) for seed in seeds))
+    rows = tuple(budgets.draw(budget, task.train, seed) for seed in seeds)
+    return Plan(budget.text, seeds, rows, budget.is_random)
 
 
 def _list_of(task: Task) -> str | None:

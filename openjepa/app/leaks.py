@@ -6,12 +6,12 @@ from typing import Any
 from torch import Tensor
 
 from openjepa.app import console
-from openjepa.app.extraction import Extractor
+from openjepa.app.probing import Probing
 from openjepa.app.subject import Subject
 from openjepa.core.errors import BadInput
 from openjepa.data import identity
 from openjepa.data.spec import open_source
-from openjepa.tasks.opening import Labelled, Task
+from openjepa.tasks.opening import Task
 
 
 @dataclass(frozen=True)
@@ -31,30 +31,41 @@ class Seen:
     """What an encoder was pretrained on, as far as we can tell."""
 
     digests: Tensor | None = None  # [S, 32]
+    are_files: bool = False
     reason: str = "it is not known what the encoder was pretrained on"
 
 
-def seen_by(subject: Subject) -> Seen:
+def seen_by(subject: Subject, *, uses_cache: bool) -> Seen:
     if subject.pretraining is None:
         return Seen()
     try:
         source = open_source(subject.pretraining, image_size=subject.image_size)
     except BadInput as error:
         return Seen(reason=f"the pretraining data cannot be opened: {error}")
-    return Seen(identity.digests(source, track=console.track), "")
+    found = identity.digests(source, track=console.track, uses_cache=uses_cache)
+    return Seen(found, isinstance(source, identity.FileSource), "")
 
 
-def look(task: Task, train: Labelled, extractor: Extractor, seen: Seen) -> Leaks:
-    """Compares digests, and warns. `train` are the pictures whose labels are used."""
-    test = extractor.digests(task.test)
-    in_training = int(identity.occur_in(test, extractor.digests(train)).sum())
-    in_pretraining = None if seen.digests is None else int(identity.occur_in(test, seen.digests).sum())
-    found = Leaks(in_training, in_pretraining, seen.reason)
+def look(probing: Probing, seen: Seen) -> Leaks:
+    """Compares digests, and warns. Only pictures whose labels are used count as training pictures."""
+    task = probing.task
+    test, train = (probing.extractor.digests(part)[probing.are_sound(part)] for part in (task.test, probing.train))
+    in_training = int(identity.occur_in(test, train).sum())
+    in_pretraining, reason = None, seen.reason
+    if seen.digests is not None and seen.are_files != isinstance(task.test.source, identity.FileSource):
+        reason = (
+            "the pretraining data are files and the test data are not, or the other way round: bytes are not pixels"
+        )
+    elif seen.digests is not None:
+        in_pretraining = int(identity.occur_in(test, seen.digests).sum())
+    found = Leaks(in_training, in_pretraining, reason)
     _warn(task, found, len(test))
     return found
 
 
 def _warn(task: Task, found: Leaks, num_test: int) -> None:
+    if found.reason:
+        console.notice(f"notice: not looked for test pictures in the pretraining data: {found.reason}")
     if found.training:
         console.notice(
             f"warning: {found.training} of {num_test} test pictures of {task.name} are also training pictures; the scores "

@@ -1,7 +1,7 @@
 """Trained networks back from disk: from a run folder, a checkpoint folder, a weights file, or the official I-JEPA archive."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import yaml
 from safetensors import SafetensorError, safe_open
@@ -33,6 +33,8 @@ def load(run: str | Path) -> Method:
 
 def load_encoder(run: str | Path, which: Which = "target") -> nn.Module:
     """`encoder(images) -> [B, N, D]`, `encoder.pool(images) -> [B, D]`; the target encoder, as in the paper, by default."""
+    if which not in get_args(Which):
+        raise BadInput(f'there is no "{which}" encoder; choose {" or ".join(get_args(Which))}')
     if _is_archive(Path(run)):
         return reference.read_encoder(Path(run), which)
     method = load(run)

@@ -64,6 +64,7 @@ def _pretrain(config: Config, folder: RunFolder, resumes: bool, chosen: torch.de
     job = _Job(config, folder, chosen, precision, source)
     build.check_sharing(config, len(source))
     method = build.method(config).to(chosen)  # before anything is written: what does not fit together is said here
+    build.check_watchers(config, method.encoder)
     with Lock(folder) if distributed.is_main() else nullcontext():
         return job.run(method, is_new=not past)
 

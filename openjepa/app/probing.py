@@ -13,14 +13,17 @@ from openjepa.app import console
 from openjepa.app.extraction import WORKERS, Extractor
 from openjepa.app.labelling import Plan
 from openjepa.app.score import PIXELS
+from openjepa.app.subject import RANDOM_SEED
 from openjepa.core import options
 from openjepa.core.contracts import Probe, Source, probes
+from openjepa.core.errors import BadInput
 from openjepa.core.types import Features
 from openjepa.data.pictures import Pictures
 from openjepa.data.preparation import VIEW_ASPECT, VIEW_SCALE, Preparation
 from openjepa.probes.finetune import Finetune
 from openjepa.tasks.opening import Labelled, Task
 
+Blocks = Literal["last", "last4"]  # of the encoder: the last one, or the last four side by side
 FINETUNE = "finetune"
 FINETUNE_FLOOR = "logistic"  # pixels have nothing to tune; what they are worth is said by this probe
 LINEAR = "linear"  # chooses between the last block and the last four by itself, and can learn from random crops
@@ -28,6 +31,10 @@ LINEAR = "linear"  # chooses between the last block and the last four by itself,
 
 def resolved(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Every option of a probe, checked by building it once."""
+    if not isinstance(settings, Mapping):
+        raise BadInput(f'the settings of {name} are "{settings}"; expected options, such as {name}.OPTION=VALUE')
+    if "seed" in settings:
+        raise BadInput(f"{name}.seed cannot be set: seeds are 0, 1, 2 …; say how many with draws")
     part = Finetune if name == FINETUNE else probes[name]
     values = options.resolve(part, settings, where=name)
     part(**values)
@@ -40,8 +47,8 @@ class Outcome:
 
     guesses: Tensor  # [R, S] classes of the sound test pictures
     labels: Tensor  # [S]
-    chosen: tuple[dict[str, Any], ...]
     seeds: tuple[int, ...]
+    protocol: dict[str, Any]
     seconds: float
 
 
@@ -51,7 +58,7 @@ class Probing:
     plan: Plan
     extractor: Extractor
     names: tuple[str, ...]
-    features: Literal["last", "last4"] = "last"
+    features: Blocks = "last"
     num_views: int = 0
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -66,18 +73,21 @@ class Probing:
         began = time.perf_counter()
         guesses, chosen = [], []
         for seed, rows in self._draws(name):
-            if name == FINETUNE and representation != PIXELS:
+            if self._really(name, representation) == FINETUNE:
                 guess, choice = self._finetuned(representation, seed, rows)
             else:
-                probe = self._probe(name, seed).fit(train.rows(rows))
+                probe = self._probe(self._really(name, representation), seed).fit(train.rows(rows))
                 guess, choice = probe.predict(test), probe.chosen
             guesses.append(guess)
             chosen.append(choice)
         seeds = tuple(seed for seed, _ in self._draws(name))
-        return Outcome(torch.stack(guesses), test.labels, tuple(chosen), seeds, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        protocol = {**self._protocol(name, representation), "chosen": chosen}
+        return Outcome(torch.stack(guesses), test.labels, seeds, protocol, seconds)
 
-    def protocol(self, name: str) -> dict[str, Any]:
+    def _protocol(self, name: str, representation: str) -> dict[str, Any]:
         """What was done, in words and numbers."""
+        name = self._really(name, representation)
         definition, given = self.task.definition, self._options(name)
         given.pop("seed", None)
         return {
@@ -86,9 +96,10 @@ class Probing:
             "label": definition.label,
             "split": self.task.split,
             "pictures": self.preparation.describe(),
-            "features": self.seen_by(name),
-            "views": self.num_views if name == LINEAR else 0,
+            "probe": name,
+            "views": self.num_views if name == LINEAR and representation != PIXELS else 0,
             "options": options.plain(given),
+            "random_encoder_seed": RANDOM_SEED,
         }
 
     def seen_by(self, name: str) -> str:
@@ -101,7 +112,9 @@ class Probing:
 
     @cached_property
     def needed(self) -> Tensor:
-        """Rows of the training part with a label that some seed sees, sorted."""
+        """Rows of the training part whose features are wanted, sorted: all if they are there anyway, else those with a label."""
+        if self.plan.rows is not None and self.extractor.is_known(self.task.train, self.preparation):
+            return torch.arange(len(self.task.train.labels))
         return self.plan.needed(self.task.train)
 
     @cached_property
@@ -110,15 +123,39 @@ class Probing:
 
     def _draws(self, name: str) -> list[tuple[int, Tensor]]:
         """(seed, rows of `train` with a label), broken pictures left out. Once, if nothing about it is random."""
-        takes_seed = "seed" in self._options(name)
-        seeds = self.plan.seeds if self.plan.rows is not None or takes_seed else self.plan.seeds[:1]
-        _, is_sound = self.extractor.features(PIXELS, self.train, self.preparation)
+        is_repeated = self.plan.is_random or "seed" in self._options(name)
+        seeds = self.plan.seeds if is_repeated else self.plan.seeds[:1]
+        is_sound = self.are_sound(self.train)
         draws = []
         for number, seed in enumerate(seeds):
             rows = self.needed if self.plan.rows is None else self.plan.rows[number]
             places = torch.searchsorted(self.needed, rows)
             draws.append((seed, places[is_sound[places]]))
+        self._check_classes(draws)
         return draws
+
+    def _check_classes(self, draws: list[tuple[int, Tensor]]) -> None:
+        for _, rows in draws:
+            left = len(self.train.labels[rows].unique())
+            if left < self.task.num_classes:
+                raise BadInput(
+                    f"of {self.task.num_classes - left} classes of {self.task.name} no labelled picture can be decoded; mend "
+                    "them (openjepa data check lists broken ones), or use more labels"
+                )
+
+    def are_sound(self, part: Labelled) -> Tensor:
+        """[S] bool: False where a picture is broken."""
+        return self.extractor.features(PIXELS, part, self.preparation)[1]
+
+    @property
+    def num_labels(self) -> int:
+        """That the first seed sees, broken pictures left out."""
+        return len(self._draws(self.names[0])[0][1])
+
+    @property
+    def num_train(self) -> int:
+        """Training pictures, without those that turned out to be broken."""
+        return len(self.task.train.labels) - int((~self.are_sound(self.train)).sum())
 
     def _test(self, name: str, representation: str) -> Features:
         found = self._features(name, representation, self.task.test)
@@ -126,20 +163,25 @@ class Probing:
         return found if is_sound.all() else found.rows(is_sound.nonzero().squeeze(1))
 
     def _features(self, name: str, representation: str, part: Labelled) -> Features:
-        num_views = self.num_views if name == LINEAR and part is self.train else 0
+        # Raw pixels of random crops would fill the memory and teach a linear head nothing that the fixed crop does not.
+        has_views = name == LINEAR and part is self.train and representation != PIXELS
+        num_views = self.num_views if has_views else 0
         found, _ = self.extractor.features(representation, part, self.preparation, num_views=num_views)
         if self.features == "last4" and name != LINEAR and found.layers is not None:
             return Features(found.layers, found.labels)
         return found
 
+    def _really(self, name: str, representation: str) -> str:
+        return FINETUNE_FLOOR if name == FINETUNE and representation == PIXELS else name
+
     def _probe(self, name: str, seed: int) -> Probe:
-        name = FINETUNE_FLOOR if name == FINETUNE else name
         given = self._options(name)
         return probes[name](**{**given, "seed": seed} if "seed" in given else given)
 
     def _options(self, name: str) -> dict[str, Any]:
         published = self.task.definition.linear if name == LINEAR else {}
-        return resolved(name, {**published, **self.settings.get(name, {})})
+        given = self.settings.get(name, {})
+        return resolved(name, {**published, **given} if isinstance(given, Mapping) else given)
 
     def _finetuned(self, representation: str, seed: int, rows: Tensor) -> tuple[Tensor, dict[str, Any]]:
         tuned = Finetune(**{**self._options(FINETUNE), "seed": seed})

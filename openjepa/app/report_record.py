@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from openjepa.app import score
 from openjepa.core import config as configs
 from openjepa.core import seeding
 from openjepa.core.config import Config
@@ -20,7 +21,6 @@ from openjepa.runs import metrics
 from openjepa.runs.directory import RunFolder
 
 SEED = 0  # every choice of the report: two reports of one run are the same
-SCORE_KEYS = {"task", "probe", "representation", "accuracy", "chance"}
 CHUNK = 64  # pictures decoded at a time
 
 
@@ -56,15 +56,9 @@ def read(folder: RunFolder) -> Record:
         config=configs.load(configs.read(folder.config)),
         provenance=_json(folder.provenance) if folder.provenance.exists() else {},
         metrics=metrics.read(folder.metrics),
-        scores=[row for path in sorted(folder.evals.glob("*.json")) for row in _scores(path)],
+        scores=[row for path in sorted(folder.evals.glob("*.json")) for row in score.read(path)],
         broken=metrics.read(folder.broken),
     )
-
-
-def _scores(path: Path) -> list[dict[str, Any]]:
-    """The rows of an evaluation; other kinds of files may lie beside them."""
-    rows = _json(path)
-    return [row for row in rows if isinstance(row, dict) and row.keys() >= SCORE_KEYS] if isinstance(rows, list) else []
 
 
 def _json(path: Path) -> Any:

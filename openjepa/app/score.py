@@ -1,17 +1,21 @@
 """A score with everything one needs to believe it, and the files in RUN/evals that keep scores."""
 
+import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from openjepa.core.errors import BadInput
 from openjepa.runs.directory import RunFolder, write_json
+from openjepa.runs.lock import one_at_a_time
 
 PIXELS, RANDOM, TRAINED = "pixels", "random encoder", "trained"
 ALL_LABELS = "all"
+NEEDED = {"task", "probe", "representation", "accuracy", "chance"}  # keys without which a row is no score
+LONGEST_NAME = 100
 SAME = (
     "task",
     "probe",
@@ -56,14 +60,18 @@ class Score:
 
 def store(folder: RunFolder, scores: Sequence[Score]) -> None:
     """Beside earlier ones of the same weights; those of other weights go, they are no longer about this run."""
-    for task in dict.fromkeys(score.task for score in scores):
-        path = folder.evals / f"{_file_name(task)}.json"
-        new = [score.as_dict() for score in scores if score.task == task]
-        replaced = {_key(row) for row in new}
-        weights = {row["weights"] for row in new if row["representation"] == TRAINED}
-        groups = {_group(row) for row in read(path) if row.get("weights") in weights}
-        kept = [row for row in read(path) if _group(row) in groups and _key(row) not in replaced]
-        write_json(path, kept + new)
+    with one_at_a_time(folder.evals):
+        for task in dict.fromkeys(score.task for score in scores):
+            path = file_of(folder, task)
+            new = [score.as_dict() for score in scores if score.task == task]
+            write_json(path, _still_true(read(path), new) + new)
+
+
+def _still_true(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    replaced = {_key(row) for row in new}
+    weights = {row["weights"] for row in new if row["representation"] == TRAINED}
+    groups = {_group(row) for row in old if row.get("weights") in weights}
+    return [row for row in old if _group(row) in groups and _key(row) not in replaced]
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -74,7 +82,13 @@ def read(path: Path) -> list[dict[str, Any]]:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(f"{path} cannot be read ({error}); mend or delete it, then evaluate again") from None
-    return [row for row in rows if isinstance(row, dict) and "task" in row] if isinstance(rows, list) else []
+    return [row for row in rows if _is_score(row)] if isinstance(rows, list) else []
+
+
+def _is_score(row: Any) -> bool:
+    if not isinstance(row, dict) or not row.keys() >= NEEDED:
+        return False
+    return all(isinstance(row[name], int | float) for name in ("accuracy", "chance"))
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -86,13 +100,9 @@ def _group(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row.get(name) for name in SAME if name != "representation")
 
 
-def _file_name(task: str) -> str:
-    return re.sub(r"[^\w.-]", "_", task)
-
-
-def rows_of(scores: Iterable[Score]) -> dict[tuple[str, str, str], dict[str, Score]]:
-    """(task, probe, labels) -> representation -> score, in the order in which they were measured."""
-    table: dict[tuple[str, str, str], dict[str, Score]] = {}
-    for score in scores:
-        table.setdefault((score.task, score.probe, score.labels), {})[score.representation] = score
-    return table
+def file_of(folder: RunFolder, task: str) -> Path:
+    """A task may be a path: no slashes in the name, and no more letters than file systems allow."""
+    name = re.sub(r"[^\w.-]", "_", task)
+    if len(name) > LONGEST_NAME:
+        name = f"{name[-LONGEST_NAME:]}-{hashlib.sha256(task.encode()).hexdigest()[:8]}"
+    return folder.evals / f"{name}.json"

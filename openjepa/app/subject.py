@@ -4,6 +4,7 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -38,7 +39,7 @@ def open_subject(
     random: nn.Module | None = None,
 ) -> Subject:
     """`image_size` is that of the encoder unless given; a module must have an attribute `image_size` or be told one."""
-    size = (image_size, image_size) if isinstance(image_size, int) else image_size
+    size = _pair(image_size)
     if isinstance(given, nn.Module):
         return _of_module(given, size, random)
     if str(given).startswith(FRESH):
@@ -81,13 +82,17 @@ def fresh(encoder: VisionTransformer) -> VisionTransformer:
 
 
 def _reset(module: nn.Module) -> nn.Module:
-    """Every part that can draw new weights does; loose parameters, such as class tokens, become small noise."""
+    """Every part that can draw new weights does; loose parameters, such as class tokens, become small noise.
+
+    Constant ones are left: the ones of a norm and the zeros of a bias are where they started.
+    """
     for part in module.modules():
         reset = getattr(part, "reset_parameters", None)
         if callable(reset):
             reset()
     for parameter in _loose_parameters(module):
-        torch.nn.init.normal_(parameter, std=0.02)
+        if parameter.numel() > 1 and not torch.equal(parameter.amin(), parameter.amax()):
+            torch.nn.init.normal_(parameter, std=0.02)
     return module
 
 
@@ -114,14 +119,23 @@ def _fresh(name: str, size: tuple[int, int] | None) -> Subject:
 
 
 def _image_size(encoder: nn.Module) -> tuple[int, int]:
-    size = getattr(encoder, "image_size", None)
-    if isinstance(size, int):
-        return size, size
-    if not isinstance(size, tuple):
+    size = _pair(getattr(encoder, "image_size", None))
+    if size is None:
         raise BadInput(
             f"the encoder {type(encoder).__name__} has no attribute image_size; say image_size=224 or the like"
         )
     return size
+
+
+def _pair(size: Any) -> tuple[int, int] | None:
+    """One number is a square."""
+    if size is None:
+        return None
+    pair = (size, size) if isinstance(size, int) else size
+    is_pair = isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(side, int) for side in pair)
+    if not is_pair or min(pair) < 1:
+        raise BadInput(f"image size is {size!r}; expected a number of pixels such as 224, or (height, width)")
+    return pair[0], pair[1]
 
 
 def _placed(encoder: nn.Module, size: tuple[int, int]) -> nn.Module:

@@ -6,6 +6,7 @@ What has not been used for longest goes first. A file that cannot be read is as 
 
 import hashlib
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from torch import Tensor
 from openjepa.core.errors import BadInput
 
 DEFAULT_GB = 10.0
+PATIENCE = 24 * 3600.0  # seconds after which a half-written file belongs to a process that died
 
 
 def folder() -> Path | None:
@@ -43,10 +45,14 @@ def load(name: str) -> dict[str, Tensor] | None:
         return None
     try:
         tensors = load_file(path)
-        os.utime(path)  # used just now
-    except (SafetensorError, OSError):
-        path.unlink(missing_ok=True)
+    except OSError:
         return None
+    except SafetensorError:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        return None
+    with suppress(OSError):  # a cache that may only be read is a cache all the same
+        os.utime(path)  # used just now
     return tensors
 
 
@@ -83,12 +89,19 @@ def _path(name: str) -> Path | None:
 
 
 def _shrink(place: Path, *, keep: Path) -> None:
-    """Deletes what has not been used for longest until the rest is within the limit."""
-    files = sorted(place.glob("*.safetensors"), key=lambda path: path.stat().st_mtime)
-    total = sum(path.stat().st_size for path in files)
-    for path in files:
-        if total <= limit():
-            return
-        if path != keep:
-            total -= path.stat().st_size
-            path.unlink(missing_ok=True)
+    """Deletes what has not been used for longest until the rest is within the limit, and what killed processes left."""
+    for path in place.glob(".*.safetensors.*"):
+        with suppress(OSError):  # another process may have been quicker
+            if time.time() - path.stat().st_mtime > PATIENCE:
+                path.unlink()
+    files = []
+    for path in place.glob("*.safetensors"):
+        with suppress(OSError):
+            found = path.stat()
+            files.append((found.st_mtime, found.st_size, path))
+    total = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
+        if total > limit() and path != keep:
+            total -= size
+            with suppress(OSError):
+                path.unlink()

@@ -23,7 +23,7 @@ def schema(part: type) -> type[BaseModel]:
             fields[name] = (hints[name], default)
     return create_model(
         part.__name__,
-        __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True, validate_default=True),
+        __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True, validate_default=True, allow_inf_nan=False),
         **fields,
     )
 

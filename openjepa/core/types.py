@@ -99,6 +99,8 @@ class Features:
     views: tuple[Tensor, ...] = ()  # each like `layers` (or `vectors`), of another random crop of the same pictures
 
     def rows(self, index: Tensor) -> "Features":
-        """Some of the samples."""
+        """Some of the samples; all of them in their order is no copy."""
+        if torch.equal(index, torch.arange(len(self.labels))):
+            return self
         layers = None if self.layers is None else self.layers[index]
         return Features(self.vectors[index], self.labels[index], layers, tuple(view[index] for view in self.views))

@@ -38,18 +38,28 @@ class Described(Protocol):
     def identity(self, index: int) -> str: ...
 
 
-def digests(source: Source, index: Tensor | None = None, track: Track | None = None) -> Tensor:
+def digests(
+    source: Source, index: Tensor | None = None, *, track: Track | None = None, uses_cache: bool = True
+) -> Tensor:
     """-> [S, 32] uint8, a digest of each picture, or of those at places index [S]. Files are read once, until they change."""
     places = range(len(source)) if index is None else index.tolist()
-    if not isinstance(source, FileSource):
-        return _digests(source, places, None)
-    name = cache.key("digests", *(_place_and_time(source.path(place)) for place in places))
-    known = cache.load(name)
-    if known is not None and known["digests"].shape == (len(places), LENGTH):
-        return known["digests"]
-    found = _digests(source, places, track)
-    cache.store(name, {"digests": found})
+    if not isinstance(source, FileSource) or not uses_cache:
+        return _digests(source, places, track if isinstance(source, FileSource) else None)
+    found = remembered(source, places)
+    if found is None:
+        found = _digests(source, places, track)
+        cache.store(_memory_key(source, places), {"digests": found})
     return found
+
+
+def remembered(source: FileSource, places: Sequence[int]) -> Tensor | None:
+    """The digests of files that were read before and have not changed since, or None."""
+    known = cache.load(_memory_key(source, places))
+    return None if known is None or known["digests"].shape != (len(places), LENGTH) else known["digests"]
+
+
+def _memory_key(source: FileSource, places: Sequence[int]) -> str:
+    return cache.key("digests", *(_state(source.path(place)) for place in places))
 
 
 def content_key(found: Tensor) -> str:
@@ -95,10 +105,10 @@ def _file_digest(path: Path) -> bytes:
         return hashlib.sha256(b"unreadable " + os.fsencode(path)).digest()
 
 
-def _place_and_time(path: Path) -> str:
-    """Where a file lies, how long it is and when it was last changed."""
+def _state(path: Path) -> str:
+    """Where a file lies, and all that moves when it is replaced: copying tools set the time of the content, not of the change."""
     try:
         found = path.stat()
     except OSError:
         return f"{path.absolute()} gone"
-    return f"{path.absolute()} {found.st_size} {found.st_mtime_ns}"
+    return f"{path.absolute()} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"

@@ -104,14 +104,6 @@ class Pictures:
         return _concatenate(parts, len(self))
 
 
-def passing_by(
-    source: Source, *, image_size: tuple[int, int], num_workers: int = 0, track: Track | None = None
-) -> Pictures:
-    """Pictures that are looked at once: decoded as they come. Drawn ones go through memory: batches are far cheaper."""
-    cache: Literal["auto", "none"] = "auto" if hasattr(source, "render") else "none"
-    return Pictures(source, image_size=image_size, cache=cache, num_workers=num_workers, track=track)
-
-
 def _all_of(images: Tensor) -> Raw:
     sizes = torch.tensor(images.shape[2:]).expand(len(images), 2)
     return Raw(images, sizes, torch.arange(len(images)), torch.ones(len(images), dtype=torch.bool))

@@ -1,5 +1,6 @@
 """How a decoded picture becomes what an encoder sees in an evaluation: a fixed crop, or one of several random ones."""
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -7,8 +8,9 @@ import torch
 from torch import Tensor
 
 from openjepa.core import seeding
+from openjepa.core.contracts import Source
 from openjepa.data import transforms
-from openjepa.data.pictures import Raw
+from openjepa.data.pictures import Pictures, Raw, Track
 
 # Of the random views, as in the linear probes of I-JEPA and MAE: RandomResizedCrop's defaults, and flips.
 VIEW_SCALE = (0.08, 1.0)
@@ -31,6 +33,23 @@ class Preparation:
         flip = self._draws(raw, num_pictures).flip < 0.5 if self.view else None
         return transforms.normalise(
             transforms.crop_resize(raw.images, self._boxes(raw, num_pictures) * stretch, self.size, flip)
+        )
+
+    def pictures(self, source: Source, *, num_workers: int = 0, track: Track | None = None) -> Pictures:
+        """Those of a source, decoded as they come and large enough that no crop is enlarged more than the original asks for.
+
+        Drawn pictures go through memory: in batches they are far cheaper.
+        """
+        height, width = (math.ceil(side / self.crop) for side in self.size)
+        is_random = self.view > 0 and not self.squeeze
+        return Pictures(
+            source,
+            image_size=(height, width),
+            crop_scale=VIEW_SCALE[0] if is_random else 1.0,
+            crop_aspect=VIEW_ASPECT if is_random else None,
+            cache="auto" if hasattr(source, "render") else "none",
+            num_workers=num_workers,
+            track=track,
         )
 
     def describe(self) -> str:

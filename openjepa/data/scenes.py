@@ -83,8 +83,8 @@ class Scenes:
         return f"scenes v{VERSION}, seed {self.seed}, {self.num_images} from {self.first}, {height}×{width}"
 
     def identity(self, index: int) -> str:
-        """What makes a picture what it is, without drawing it."""
-        return f"scenes v{VERSION}, seed {self.seed}, number {self.first + index}, {self.size[0]}×{self.size[1]}"
+        """What makes a scene what it is, without drawing it; the same scene in another size is still that scene."""
+        return f"scenes v{VERSION}, seed {self.seed}, number {self.first + index}"
 
     def _numbers(self, indices: Sequence[int]) -> Words:
         """Places in this source [S] -> numbers of scenes [S]."""

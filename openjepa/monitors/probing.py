@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import torch
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 from torch import nn
 
 from openjepa.core.config import DurationField, Positive
@@ -19,7 +19,7 @@ from openjepa.core.contracts import View, monitors, probes
 from openjepa.core.duration import Duration
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Features
-from openjepa.data.pictures import Raw, passing_by
+from openjepa.data.pictures import Raw
 from openjepa.data.preparation import Preparation
 from openjepa.engine import distributed
 from openjepa.probes import encoders, features
@@ -67,33 +67,39 @@ class OnlineProbe:
     every: DurationField = Duration(10, "percent")
     task: Annotated[str, AfterValidator(_known_task)] = "scenes-count"
     probes: tuple[Annotated[str, AfterValidator(_known_probe)], ...] = ("knn", "logistic")
-    num_train: Positive = 2000
+    num_train: Annotated[int, Field(ge=2)] = 2000
     num_test: Positive = 1000
 
     def __call__(self, view: View) -> Iterable[tuple[str, float]]:
         return self._scores(view.method.encoder) if distributed.is_main() else []
 
+    def check(self, encoder: nn.Module) -> None:
+        """Decodes the slices before the run begins, so that what is wrong with them is said then."""
+        if distributed.is_main():
+            self._opened(encoder)
+
     def _scores(self, encoder: nn.Module) -> list[tuple[str, float]]:
-        size = getattr(encoder, "image_size", None)
-        if not isinstance(size, tuple):
-            raise BadInput(
-                "the monitor probe needs an encoder with an image size; switch it off with monitors.probe=off"
-            )
         with torch.random.fork_rng(devices=[]):
-            preparation, *slices = _opened(self.task, size, self.num_train, self.num_test)
+            preparation, *slices = self._opened(encoder)
             train, test = (part.features(encoder, preparation) for part in slices)
             return [(f"probe/{name}", probes[name]().fit(train).score(test)["accuracy"]) for name in self.probes]
+
+    def _opened(self, encoder: nn.Module) -> tuple[Preparation, Slice, Slice]:
+        size = getattr(encoder, "image_size", None)
+        if not isinstance(size, tuple):
+            raise BadInput("the monitor probe needs an encoder with an image size; switch it off: monitors.probe=off")
+        return _opened(self.task, size, self.num_train, self.num_test)
 
 
 @lru_cache(maxsize=1)
 def _opened(task: str, image_size: tuple[int, int], num_train: int, num_test: int) -> tuple[Preparation, Slice, Slice]:
     """Decoded at the first call and kept for the rest of the run."""
     found = open_task(task, image_size=image_size, num_train=num_train, num_test=num_test)
-    train, test = _decoded(found.train, image_size), _decoded(found.test, image_size)
-    return found.definition.preparation(image_size), train, test
+    preparation = found.definition.preparation(image_size)
+    return preparation, _decoded(found.train, preparation), _decoded(found.test, preparation)
 
 
-def _decoded(part: Labelled, image_size: tuple[int, int]) -> Slice:
-    pictures = passing_by(part.source, image_size=image_size)
+def _decoded(part: Labelled, preparation: Preparation) -> Slice:
+    pictures = preparation.pictures(part.source)
     chunks = [chunk.tolist() for chunk in part.index.split(features.BATCH_SIZE)]
     return Slice(tuple(pictures.batches(chunks)), part)

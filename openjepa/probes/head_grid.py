@@ -58,6 +58,7 @@ class Stack:
             lrs=[setting.lr for setting in settings],
             weight_decays=[setting.weight_decay for setting in settings],
         )
+        self.num_steps = 0
         self.total_loss = torch.zeros(len(settings))  # of all steps: one that is not finite is never forgotten
 
     @property
@@ -69,6 +70,7 @@ class Stack:
         """[B, D], [B]: one update of every head; `factor` multiplies the learning rates."""
         if self.heads.has_norm and len(x) < 2:  # a batch of one has no variance
             return
+        self.num_steps += 1
         losses, gradients = self.heads.learn(x, labels)
         self.total_loss += losses
         self.optimizer.step(gradients, factor=factor)

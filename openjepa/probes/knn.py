@@ -7,17 +7,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from openjepa.core.config import Above, Positive
 from openjepa.core.contracts import Probe, probes
 from openjepa.core.types import Features
 
-CHUNK = 1024  # queries at a time: the similarity matrix never exceeds 1024 × S
+CHUNK_NUMBERS = 2**25  # similarities in memory at a time: 128 MB, however large the training set is
 
 
 @probes.register("knn")
 @dataclass(kw_only=True)
 class NearestNeighbours(Probe):
-    k: int = 20
-    temperature: float = 0.07
+    k: Positive = 20
+    temperature: Above = 0.07
     _train: Features | None = field(default=None, init=False, repr=False)
 
     def fit(self, train: Features) -> Self:
@@ -25,7 +26,9 @@ class NearestNeighbours(Probe):
         return self
 
     def predict(self, test: Features) -> Tensor:
-        return torch.cat([self._vote(chunk) for chunk in F.normalize(test.vectors, dim=1).split(CHUNK)])
+        assert self._train is not None, "fit first"
+        num_queries = max(CHUNK_NUMBERS // len(self._train.labels), 1)
+        return torch.cat([self._vote(chunk) for chunk in F.normalize(test.vectors, dim=1).split(num_queries)])
 
     def _vote(self, queries: Tensor) -> Tensor:
         assert self._train is not None, "fit first"

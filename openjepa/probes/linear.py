@@ -41,6 +41,7 @@ class Linear(Probe):
     min_steps: Annotated[int, Field(ge=0)] = 1000  # a small set gets more epochs, and the schedule stretches with them
     seed: int = 0
     _winner: Stack | None = field(default=None, init=False, repr=False)
+    _num_epochs: int = field(default=0, init=False, repr=False)  # with those that a small set gets on top
     _validation_accuracy: float | None = field(default=None, init=False, repr=False)
 
     @torch.no_grad()
@@ -61,9 +62,9 @@ class Linear(Probe):
     def chosen(self) -> dict[str, Any]:
         if self._winner is None:
             return {}
-        setting = asdict(self._winner.settings[0])
+        chosen = asdict(self._winner.settings[0]) | {"epochs": self._num_epochs, "steps": self._winner.num_steps}
         accuracy = self._validation_accuracy
-        return setting if accuracy is None else setting | {"validation_accuracy": accuracy}
+        return chosen if accuracy is None else chosen | {"validation_accuracy": accuracy}
 
     def rate(self, progress: float) -> float:
         """What learning rates are multiplied by when this share of the training is done."""
@@ -106,7 +107,7 @@ class Linear(Probe):
     ) -> Iterator[tuple[dict[Source, Tensor], Tensor, float]]:
         """The batches of all epochs: each input [B, …], labels [B], and what learning rates are multiplied by."""
         num_batches = math.ceil(len(rows) / self.batch_size)
-        num_epochs = max(self.epochs, math.ceil(self.min_steps / num_batches))
+        num_epochs = self._num_epochs = max(self.epochs, math.ceil(self.min_steps / num_batches))
         for epoch in range(num_epochs):
             sources = inputs(train, epoch)
             order = torch.randperm(len(rows), generator=seeding.generator(self.seed, "linear order", epoch))

@@ -54,7 +54,7 @@ class RunFolder:
 def write_text(path: Path, text: str) -> None:
     """The whole file or the old one: written beside and renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.partial")
+    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")  # two processes never write into one
     with beside.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()

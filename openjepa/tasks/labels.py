@@ -66,7 +66,7 @@ def draw(budget: Budget, train: Labelled, seed: int) -> Tensor:
     generator = seeding.generator(seed, "labels")
     ranks = stratified.shuffled_ranks(train.labels, generator)
     if budget.per_class is not None:
-        return (ranks < budget.per_class).nonzero().squeeze(1)
+        return (ranks < min(budget.per_class, len(ranks))).nonzero().squeeze(1)
     tie = torch.randperm(int(classes.max()) + 1, generator=generator)[train.labels]
     order = (ranks * (int(classes.max()) + 1) + tie).argsort()
     return order[:wanted].sort().values
@@ -78,7 +78,7 @@ def _listed(file: Path, train: Labelled) -> Tensor:
         raise BadInput(f'--labels "{file}" names picture files, but these data are not files; use 1% or 5/class')
     lines = _lines(file)
     places = _places(paths, train)
-    found = [(line, _lookup(line, places, file)) for line in lines]
+    found = [(line, _lookup(line, places, paths, train, file)) for line in lines]
     missing = [line for line, row in found if row is None]
     if missing:
         raise BadInput(
@@ -106,18 +106,22 @@ def _lines(file: Path) -> list[str]:
 
 
 def _places(paths: tuple[str, ...], train: Labelled) -> dict[str, list[int]]:
-    """Rows of `train` by whole path and by file name."""
+    """Rows of `train` by file name."""
     places: dict[str, list[int]] = {}
     for row, place in enumerate(train.index.tolist()):
-        for name in {paths[place], os.path.basename(paths[place])}:
-            places.setdefault(name, []).append(row)
+        places.setdefault(os.path.basename(paths[place]), []).append(row)
     return places
 
 
-def _lookup(line: str, places: dict[str, list[int]], file: Path) -> int | None:
-    """The row of a picture given by path or name, perhaps with a label behind it; None when there is no such picture."""
-    for words in (line, line.rsplit(maxsplit=1)[0]):
-        rows = places.get(words) or places.get(os.path.basename(words)) or []
+def _lookup(line: str, places: dict[str, list[int]], paths: tuple[str, ...], train: Labelled, file: Path) -> int | None:
+    """The row of a picture given by name or by the end of its path; what stands behind it in the line is not read."""
+    for words in (line, line.split()[0]):
+        ending = f"/{words.removeprefix('./')}"
+        rows = [
+            row
+            for row in places.get(os.path.basename(words), [])
+            if f"/{paths[int(train.index[row])]}".endswith(ending)  # cat/7.png is not dog/7.png
+        ]
         if len(rows) > 1:
             raise BadInput(f'"{line}" in list "{file}" is the name of {len(rows)} pictures; write its path instead')
         if rows:

@@ -1,5 +1,6 @@
 """The labelled pictures of a task, split into training and test; `finding.py` says which task a word means."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -50,6 +51,9 @@ def open_task(
 ) -> Task:
     """With `num_train` and `num_test` a class-balanced part of the pictures, the same every time."""
     definition, path = find(spec, root)
+    for name, number in (("num_train", num_train), ("num_test", num_test)):
+        if number is not None and number < 1:
+            raise BadInput(f"{name} is {number}; expected 1 or more pictures")
     if definition.is_embedded:
         asked = [_spec(definition, path if number is None else str(number)) for number in (num_train, num_test)]
         train = open_source(asked[0], split=definition.train, image_size=image_size)
@@ -58,18 +62,29 @@ def open_task(
     where = _spec(definition, path)
     train = open_source(where, split=definition.train, image_size=image_size)
     try:
-        test = open_source(where, split=definition.test, image_size=image_size)
-        opened = _task(spec, definition, path, train, test)
+        opened = _task(spec, definition, path, train, _open_test(where, definition, image_size))
     except NoSuchSplit:
         opened = _split(spec, definition, path, train)
+    if num_train is not None and num_train < opened.num_classes:
+        raise BadInput(f"num_train is {num_train}, but {spec} has {opened.num_classes} classes; use at least that many")
     return replace(opened, train=_fewer(opened.train, num_train), test=_fewer(opened.test, num_test))
+
+
+def _open_test(where: str, definition: Definition, image_size: tuple[int, int]) -> Source:
+    """Competitions publish test pictures without labels; then the validation pictures are what one can test on."""
+    test = open_source(where, split=definition.test, image_size=image_size)
+    if definition.label not in test.all_labels() and definition.test != "val":
+        with suppress(NoSuchSplit):
+            return open_source(where, split="val", image_size=image_size)
+    return test
 
 
 def labels_of(source: Source, label: str, name: str) -> Tensor:
     """-> [S] classes."""
     labels = source.all_labels()
     if label not in labels:
-        known = f"it has {', '.join(labels)}" if labels else "it has none; put the pictures into one folder per class"
+        none = "it has none; a folder needs two or more sub-folders, one per class, with every picture in one of them"
+        known = f"it has {', '.join(labels)}" if labels else none
         raise BadInput(f'{name} has no label "{label}"; {known}')
     return labels[label]
 

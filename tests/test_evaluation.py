@@ -285,7 +285,7 @@ def test_a_class_that_loses_all_its_labels_to_broken_files_is_said(tmp_path: Pat
     folder = save_in_folders(tmp_path, 40)
     for path in (folder / "train" / "2").iterdir():
         path.write_bytes(b"broken")
-    with pytest.raises(BadInput, match="of 1 classes of .* no labelled picture can be decoded"):
+    with pytest.raises(BadInput, match="no labelled picture of 1 classes of .* can be decoded"):
         openjepa.evaluate(Quarters(), str(folder), probe="knn")
 
 

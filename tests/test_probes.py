@@ -11,6 +11,7 @@ from openjepa.core.contracts import probes
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Features
 from openjepa.data import stratified
+from openjepa.probes import logistic
 from openjepa.probes.knn import NearestNeighbours
 from openjepa.probes.logistic import Logistic, solve
 
@@ -69,7 +70,7 @@ def test_logistic_standardises_chooses_and_refits_as_scikit_learn_would() -> Non
         model = LogisticRegression(C=1 / (strength * len(used)), tol=1e-8, max_iter=5000).fit(x[used], y[used])
         scores[strength] = model.score(x[held_out], y[held_out])
     best = max(scores, key=lambda strength: (scores[strength], strength))
-    assert probe.strength == best and probe.chosen == {"strength": best}
+    assert probe.strength == best and probe.chosen == {"strength": best, "directions": 6}
     model = LogisticRegression(C=1 / (best * len(x)), tol=1e-8, max_iter=5000).fit(x, y)
     z = (test.vectors.numpy() - train.vectors.numpy().mean(0)) / train.vectors.numpy().std(0, ddof=1)
     assert (probe.predict(test).numpy() == model.predict(z)).mean() > 0.995
@@ -91,6 +92,24 @@ def test_rotating_few_samples_of_many_channels_changes_nothing() -> None:
     expected = y @ weight[:, :-1].T + weight[:, -1]
     found = probe._prepared(parts[1].vectors) @ probe._weight[:, :-1].T + probe._weight[:, -1]
     assert torch.allclose(found, expected, atol=2e-2), (found - expected).abs().max()
+
+
+def test_very_wide_features_keep_their_leading_directions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 channels mixed from 40 directions that fade: the 30 widest give what all give."""
+    monkeypatch.setattr(logistic, "WIDEST", 100)
+    monkeypatch.setattr(logistic, "MOST_DIRECTIONS", 30)
+    generator = torch.Generator().manual_seed(0)
+    mixing = torch.logspace(0, -4, 40)[:, None] * torch.randn(40, 300, generator=generator)
+    parts = []
+    for _ in range(2):
+        x = torch.randn(800, 40, generator=generator)
+        parts.append(Features(x @ mixing, (x[:, 0] + x[:, 1] > 0).long()))
+    probe = Logistic(strengths=(1e-3,)).fit(parts[0])
+    assert probe.chosen["directions"] == 30
+    x, y = ((part.vectors - parts[0].vectors.mean(0)) / parts[0].vectors.std(0) for part in parts)
+    weight = solve(x, parts[0].labels, 1e-3, 500)
+    expected = (y @ weight[:, :-1].T + weight[:, -1]).argmax(dim=1)
+    assert (probe.predict(parts[1]) == expected).float().mean() > 0.99
 
 
 def test_no_direction_of_wide_features_is_dropped() -> None:

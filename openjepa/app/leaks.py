@@ -41,7 +41,7 @@ def seen_by(subject: Subject, *, uses_cache: bool) -> Seen:
     try:
         source = open_source(subject.pretraining, image_size=subject.image_size)
     except BadInput as error:
-        return Seen(reason=f"the pretraining data cannot be opened: {error}")
+        return Seen(reason=_said(f"the pretraining data cannot be opened: {error}"))
     found = identity.digests(source, track=console.track, uses_cache=uses_cache)
     return Seen(found, isinstance(source, identity.FileSource), "")
 
@@ -49,13 +49,12 @@ def seen_by(subject: Subject, *, uses_cache: bool) -> Seen:
 def look(probing: Probing, seen: Seen) -> Leaks:
     """Compares digests, and warns. Only pictures whose labels are used count as training pictures."""
     task = probing.task
-    test, train = (probing.extractor.digests(part)[probing.are_sound(part)] for part in (task.test, probing.train))
+    drawn, parts = probing.drawn, (task.test, probing.drawn.train)
+    test, train = (probing.extractor.digests(part)[drawn.are_sound(part)] for part in parts)
     in_training = int(identity.occur_in(test, train).sum())
     in_pretraining, reason = None, seen.reason
     if seen.digests is not None and seen.are_files != isinstance(task.test.source, identity.FileSource):
-        reason = (
-            "the pretraining data are files and the test data are not, or the other way round: bytes are not pixels"
-        )
+        reason = _said("of the pretraining data and the test data one are files and the other are not")
     elif seen.digests is not None:
         in_pretraining = int(identity.occur_in(test, seen.digests).sum())
     found = Leaks(in_training, in_pretraining, reason)
@@ -63,9 +62,12 @@ def look(probing: Probing, seen: Seen) -> Leaks:
     return found
 
 
+def _said(reason: str) -> str:
+    console.notice(f"notice: it is not known whether test pictures were seen in pretraining: {reason}")
+    return reason
+
+
 def _warn(task: Task, found: Leaks, num_test: int) -> None:
-    if found.reason:
-        console.notice(f"notice: not looked for test pictures in the pretraining data: {found.reason}")
     if found.training:
         console.notice(
             f"warning: {found.training} of {num_test} test pictures of {task.name} are also training pictures; the scores "

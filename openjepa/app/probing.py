@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from openjepa.app import console
+from openjepa.app.drawn import Drawn
 from openjepa.app.extraction import WORKERS, Extractor
 from openjepa.app.labelling import Plan
 from openjepa.app.score import PIXELS
@@ -68,7 +69,7 @@ class Probing:
 
     def outcome(self, name: str, representation: str) -> Outcome:
         """Features are extracted before the clock starts."""
-        train, test = self._features(name, representation, self.train), self._test(name, representation)
+        train, test = self._features(name, representation, self.drawn.train), self._test(name, representation)
         console.notice(f"{self.task.name}: {name} on {representation} …")
         began = time.perf_counter()
         guesses, chosen = [], []
@@ -111,51 +112,13 @@ class Probing:
         return self.task.definition.preparation(self.extractor.image_size)
 
     @cached_property
-    def needed(self) -> Tensor:
-        """Rows of the training part whose features are wanted, sorted: all if they are there anyway, else those with a label."""
-        if self.plan.rows is not None and self.extractor.is_known(self.task.train, self.preparation):
-            return torch.arange(len(self.task.train.labels))
-        return self.plan.needed(self.task.train)
-
-    @cached_property
-    def train(self) -> Labelled:
-        return self.task.train.take(self.needed)
+    def drawn(self) -> Drawn:
+        return Drawn(self.task, self.plan, self.extractor, self.preparation)
 
     def _draws(self, name: str) -> list[tuple[int, Tensor]]:
-        """(seed, rows of `train` with a label), broken pictures left out. Once, if nothing about it is random."""
+        """(seed, rows of `drawn.train` with a label). Once, if nothing about it is random."""
         is_repeated = self.plan.is_random or "seed" in self._options(name)
-        seeds = self.plan.seeds if is_repeated else self.plan.seeds[:1]
-        is_sound = self.are_sound(self.train)
-        draws = []
-        for number, seed in enumerate(seeds):
-            rows = self.needed if self.plan.rows is None else self.plan.rows[number]
-            places = torch.searchsorted(self.needed, rows)
-            draws.append((seed, places[is_sound[places]]))
-        self._check_classes(draws)
-        return draws
-
-    def _check_classes(self, draws: list[tuple[int, Tensor]]) -> None:
-        for _, rows in draws:
-            left = len(self.train.labels[rows].unique())
-            if left < self.task.num_classes:
-                raise BadInput(
-                    f"of {self.task.num_classes - left} classes of {self.task.name} no labelled picture can be decoded; mend "
-                    "them (openjepa data check lists broken ones), or use more labels"
-                )
-
-    def are_sound(self, part: Labelled) -> Tensor:
-        """[S] bool: False where a picture is broken."""
-        return self.extractor.features(PIXELS, part, self.preparation)[1]
-
-    @property
-    def num_labels(self) -> int:
-        """That the first seed sees, broken pictures left out."""
-        return len(self._draws(self.names[0])[0][1])
-
-    @property
-    def num_train(self) -> int:
-        """Training pictures, without those that turned out to be broken."""
-        return len(self.task.train.labels) - int((~self.are_sound(self.train)).sum())
+        return self.drawn.rows[: None if is_repeated else 1]
 
     def _test(self, name: str, representation: str) -> Features:
         found = self._features(name, representation, self.task.test)
@@ -164,7 +127,7 @@ class Probing:
 
     def _features(self, name: str, representation: str, part: Labelled) -> Features:
         # Raw pixels of random crops would fill the memory and teach a linear head nothing that the fixed crop does not.
-        has_views = name == LINEAR and part is self.train and representation != PIXELS
+        has_views = name == LINEAR and part is self.drawn.train and representation != PIXELS
         num_views = self.num_views if has_views else 0
         found, _ = self.extractor.features(representation, part, self.preparation, num_views=num_views)
         if self.features == "last4" and name != LINEAR and found.layers is not None:
@@ -185,7 +148,7 @@ class Probing:
 
     def _finetuned(self, representation: str, seed: int, rows: Tensor) -> tuple[Tensor, dict[str, Any]]:
         tuned = Finetune(**{**self._options(FINETUNE), "seed": seed})
-        part = self.train.take(rows)
+        part = self.drawn.train.take(rows)
         network = self.extractor.networks[representation]
         tuned.fit(network, self._pictures(part.source), part.index, part.labels, self.preparation, console.track)
         _, is_sound = self.extractor.features(representation, self.task.test, self.preparation)

@@ -20,6 +20,9 @@ from openjepa.data import stratified
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)  # of the penalty, beside the mean loss per image
 VALIDATION_SHARE = 0.1
 MANY_CHANNELS = 2  # times as many as samples: then a rotation into the few directions that samples span is far cheaper
+# Raw pixels and the last four blocks of large encoders: only their leading directions, which hold nearly all of the variance
+# (99.8 % for the 3,072 pixels of CIFAR-10) and cost a fifth of the time. No block of a published encoder is that wide.
+WIDEST, MOST_DIRECTIONS = 2048, 1024
 
 
 @probes.register("logistic")
@@ -29,7 +32,7 @@ class Logistic(Probe):
     max_iterations: Positive = 100
     _mean: Tensor = field(default_factory=lambda: torch.empty(0), init=False, repr=False)
     _std: Tensor = field(default_factory=lambda: torch.empty(0), init=False, repr=False)
-    _rotation: Tensor | None = field(default=None, init=False, repr=False)  # [D, S], of few samples only
+    _rotation: Tensor | None = field(default=None, init=False, repr=False)  # [D, R]
     _weight: Tensor = field(default_factory=lambda: torch.empty(0), init=False, repr=False)  # [classes, D + 1]
     strength: float = field(default=0.0, init=False)
 
@@ -39,6 +42,8 @@ class Logistic(Probe):
         self._rotation = None
         if train.vectors.shape[1] > MANY_CHANNELS * len(train.labels):
             self._rotation = spanned(self._prepared(train.vectors))
+        elif train.vectors.shape[1] > WIDEST:
+            self._rotation = leading_directions(self._prepared(train.vectors), MOST_DIRECTIONS)
         x = self._prepared(train.vectors)
         self.strength = self._choose(x, train.labels)
         self._weight = solve(x, train.labels, self.strength, self.max_iterations)
@@ -49,7 +54,8 @@ class Logistic(Probe):
 
     @property
     def chosen(self) -> dict[str, Any]:
-        return {"strength": self.strength}
+        directions = len(self._mean) if self._rotation is None else self._rotation.shape[1]
+        return {"strength": self.strength, "directions": directions}
 
     def _prepared(self, vectors: Tensor) -> Tensor:
         """[S, D] -> [S, D]: standardised; or [S, R]: then rotated."""
@@ -105,6 +111,11 @@ def spanned(x: Tensor) -> Tensor:
     values, vectors = torch.linalg.eigh((x @ x.T).double())  # [S], [S, S]: cheap, S is small
     kept = values > 1e-9 * values.max()
     return (x.T.double() @ (vectors[:, kept] / values[kept].sqrt())).float()
+
+
+def leading_directions(x: Tensor, number: int) -> Tensor:
+    """[S, D] -> [D, number]: orthonormal directions in which x varies most."""
+    return torch.linalg.eigh(x.T @ x).eigenvectors[:, -number:]  # eigenvalues ascend
 
 
 def _logits(x: Tensor, weight: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ def _mask_row(name: str, batch_size: int, grid: Grid, repeats: int) -> dict[str,
     generator = torch.Generator().manual_seed(0)
     try:
         strategy = mask_strategies[name]()
-        seconds = [_seconds(lambda: strategy(batch_size, grid, generator)) for _ in range(repeats + WARMUP)][WARMUP:]
+        seconds = [seconds_of(lambda: strategy(batch_size, grid, generator)) for _ in range(repeats + WARMUP)][WARMUP:]
     except BadInput as error:
         return {**row, "note": str(error)}
     return {**row, "median ms": round(1e3 * statistics.median(seconds), 2), "best ms": round(1e3 * min(seconds), 2)}
@@ -55,8 +55,8 @@ def step(words: list[str], *, num_steps: int) -> dict[str, Any]:
     seconds, mask_seconds, peaks = [], [], []
     for index in range(num_steps):
         peaks.append(_matmul_flops_per_second(chosen))
-        seconds.append(_seconds(partial(bench.run, index)))
-        mask_seconds.append(_seconds(partial(bench.masks, index)))
+        seconds.append(seconds_of(partial(bench.run, index)))
+        mask_seconds.append(seconds_of(partial(bench.masks, index)))
     typical, peak = statistics.median(seconds), statistics.median(peaks)
     return {
         "model": config.model.name,
@@ -110,11 +110,11 @@ class _StepBench:
 def _matmul_flops_per_second(chosen: torch.device) -> float:
     a, b = torch.randn(PEAK_SIDE, PEAK_SIDE, device=chosen), torch.randn(PEAK_SIDE, PEAK_SIDE, device=chosen)
     out = torch.empty_like(a)
-    best = min(_seconds(lambda: torch.mm(a, b, out=out)) for _ in range(6))
+    best = min(seconds_of(lambda: torch.mm(a, b, out=out)) for _ in range(6))
     return 2 * PEAK_SIDE**3 / best
 
 
-def _seconds(call: Callable[[], object]) -> float:
+def seconds_of(call: Callable[[], object]) -> float:
     began = time.perf_counter()
     call()
     if torch.cuda.is_available():

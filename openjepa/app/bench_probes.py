@@ -2,13 +2,13 @@
 
 import statistics
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from openjepa.app.bench import seconds_of
 from openjepa.core import seeding
 from openjepa.core.contracts import probes
 from openjepa.core.types import Features
@@ -18,9 +18,9 @@ from openjepa.data.preparation import Preparation
 from openjepa.models import sizes
 from openjepa.models.vit import VisionTransformer
 from openjepa.probes import features
+from openjepa.probes.encoders import NUM_LAYERS
 
 REPEATS = 5
-NUM_LAYERS = 4
 
 
 def on_features(*, num_train: int, num_test: int, dim: int, num_classes: int, names: list[str]) -> list[dict[str, Any]]:
@@ -71,7 +71,7 @@ def extraction(*, model: str, image_size: int, num_images: int) -> dict[str, Any
     batches = [preparation(raw, num_images) for raw in pictures.batches(_chunks(num_images))]
     bare = partial(_forward, encoder, batches)
     whole = partial(features.extract, pictures, torch.arange(num_images), {"encoder": encoder}, preparation)
-    times = [(_seconds(bare), _seconds(whole)) for _ in range(REPEATS + 1)][1:]  # the first pair allocates
+    times = [(seconds_of(bare), seconds_of(whole)) for _ in range(REPEATS + 1)][1:]  # the first pair allocates
     bare_seconds, whole_seconds = (statistics.median(column) for column in zip(*times, strict=True))
     return {
         "model": model,
@@ -91,9 +91,3 @@ def _chunks(num_images: int) -> list[list[int]]:
 def _forward(encoder: VisionTransformer, batches: list[Tensor]) -> None:
     for images in batches:
         encoder(images)
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    call()
-    return time.perf_counter() - began

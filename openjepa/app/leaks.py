@@ -47,7 +47,7 @@ def seen_by(subject: Subject, *, uses_cache: bool) -> Seen:
 
 
 def look(probing: Probing, seen: Seen) -> Leaks:
-    """Compares digests, and warns. Only pictures whose labels are used count as training pictures."""
+    """Compares digests, and warns. Broken pictures are no pictures."""
     task = probing.task
     drawn, parts = probing.drawn, (task.test, probing.drawn.train)
     test, train = (probing.extractor.digests(part)[drawn.are_sound(part)] for part in parts)

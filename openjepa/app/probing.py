@@ -74,10 +74,10 @@ class Probing:
         began = time.perf_counter()
         guesses, chosen = [], []
         for seed, rows in self._draws(name):
-            if self._really(name, representation) == FINETUNE:
+            if self._fitted(name, representation) == FINETUNE:
                 guess, choice = self._finetuned(representation, seed, rows)
             else:
-                probe = self._probe(self._really(name, representation), seed).fit(train.rows(rows))
+                probe = self._probe(self._fitted(name, representation), seed).fit(train.rows(rows))
                 guess, choice = probe.predict(test), probe.chosen
             guesses.append(guess)
             chosen.append(choice)
@@ -88,7 +88,7 @@ class Probing:
 
     def _protocol(self, name: str, representation: str) -> dict[str, Any]:
         """What was done, in words and numbers."""
-        name = self._really(name, representation)
+        name = self._fitted(name, representation)
         definition, given = self.task.definition, self._options(name)
         given.pop("seed", None)
         return {
@@ -134,7 +134,8 @@ class Probing:
             return Features(found.layers, found.labels)
         return found
 
-    def _really(self, name: str, representation: str) -> str:
+    def _fitted(self, name: str, representation: str) -> str:
+        """The probe that is fitted when `name` is asked for: pixels have nothing to tune."""
         return FINETUNE_FLOOR if name == FINETUNE and representation == PIXELS else name
 
     def _probe(self, name: str, seed: int) -> Probe:

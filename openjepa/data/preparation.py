@@ -28,12 +28,9 @@ class Preparation:
         """-> [B, 3, h, w] normalised; `num_pictures` is the length of the whole source."""
         if self.view == 0 and self._is_whole(raw):
             return transforms.normalise(raw.images.float())
-        canvas = torch.tensor(raw.images.shape[2:], dtype=torch.float32)
-        stretch = (canvas / raw.sizes).repeat(1, 2)  # [B, 4], for top, left, height, width
         flip = self._draws(raw, num_pictures).flip < 0.5 if self.view else None
-        return transforms.normalise(
-            transforms.crop_resize(raw.images, self._boxes(raw, num_pictures) * stretch, self.size, flip)
-        )
+        boxes = self._boxes(raw, num_pictures)
+        return transforms.normalise(transforms.cut(raw.images, raw.sizes, boxes, self.size, flip))
 
     def pictures(self, source: Source, *, num_workers: int = 0, track: Track | None = None) -> Pictures:
         """Those of a source, decoded as they come and large enough that no crop is enlarged more than the original asks for.
@@ -53,22 +50,19 @@ class Preparation:
         )
 
     def describe(self) -> str:
-        height, width = self.size
+        """In words that differ whenever what an encoder sees differs: they are part of the key of cached features."""
+        size = f"{self.size[0]}×{self.size[1]}"
+        flips = f", flips, view {self.view}" if self.view else ""
         if self.squeeze:
-            how = "squeezed to"
-        else:
-            how = (
-                "random crops to"
-                if self.view
-                else f"{'largest' if self.crop == 1 else f'{self.crop:g} of the'} centre crop,"
-            )
-        return f"{how} {height}×{width}{f', flips, view {self.view}' if self.view else ''}"
+            return f"squeezed to {size}{flips}"
+        if self.view:
+            return f"random crops to {size}{flips}"
+        return f"largest centre crop, {size}" if self.crop == 1 else f"{self.crop:g} of the centre crop, {size}"
 
     def _boxes(self, raw: Raw, num_pictures: int) -> Tensor:
         """-> [B, 4] top, left, height, width in pixels of the true pictures."""
-        sizes = raw.sizes.float()
         if self.squeeze:
-            return torch.cat([torch.zeros_like(sizes), sizes], dim=1)
+            return transforms.whole_boxes(raw.sizes)
         if self.view:
             return transforms.crop_boxes(
                 self._draws(raw, num_pictures), raw.sizes, scale=VIEW_SCALE, aspect=VIEW_ASPECT

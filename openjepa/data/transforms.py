@@ -57,6 +57,18 @@ def centre_boxes(sizes: Tensor, *, aspect: tuple[float, float]) -> Tensor:
     return torch.stack([(height - box_height) / 2, (width - box_width) / 2, box_height, box_width], dim=1)
 
 
+def whole_boxes(sizes: Tensor) -> Tensor:
+    """[B, 2] -> [B, 4]: all of each picture."""
+    return torch.cat([torch.zeros_like(sizes), sizes], dim=1).float()
+
+
+def cut(images: Tensor, sizes: Tensor, boxes: Tensor, size: tuple[int, int], flip: Tensor | None = None) -> Tensor:
+    """As `crop_resize`, with boxes in pixels of the true pictures, whose sizes [B, 2] they had before being stretched to H×W."""
+    canvas = torch.tensor(images.shape[2:], dtype=torch.float32)
+    stretch = (canvas / sizes).repeat(1, 2)  # [B, 4], for top, left, height, width
+    return crop_resize(images, boxes * stretch, size, flip)
+
+
 def crop_resize(images: Tensor, boxes: Tensor, size: tuple[int, int], flip: Tensor | None = None) -> Tensor:
     """[B, 3, H, W] uint8, [B, 4] in pixels of these images -> [B, 3, h, w] float in 0 … 255."""
     boxes = boxes.to(images.device)
@@ -84,18 +96,14 @@ def training(
     flip: bool,
 ) -> Tensor:
     """[B, 3, H, W] uint8 -> [B, 3, h, w]. `sizes` [B, 2] are the pictures' true sizes, before they were stretched to H×W."""
-    canvas = torch.tensor(images.shape[2:], dtype=torch.float32)
-    stretch = (canvas / sizes).repeat(1, 2)  # [B, 4], for top, left, height, width
-    boxes = crop_boxes(draws, sizes, scale=scale, aspect=aspect) * stretch
-    return normalise(crop_resize(images, boxes, size, draws.flip < 0.5 if flip else None))
+    boxes = crop_boxes(draws, sizes, scale=scale, aspect=aspect)
+    return normalise(cut(images, sizes, boxes, size, draws.flip < 0.5 if flip else None))
 
 
 def evaluation(images: Tensor, sizes: Tensor, size: tuple[int, int]) -> Tensor:
     """[B, 3, H, W] uint8 -> [B, 3, h, w]: the largest centred crop of the right proportions, no randomness."""
-    canvas = torch.tensor(images.shape[2:], dtype=torch.float32)
     ratio = size[1] / size[0]
-    boxes = centre_boxes(sizes, aspect=(ratio, ratio)) * (canvas / sizes).repeat(1, 2)
-    return normalise(crop_resize(images, boxes, size))
+    return normalise(cut(images, sizes, centre_boxes(sizes, aspect=(ratio, ratio)), size))
 
 
 def _resampling(start: Tensor, length: Tensor, num_inputs: int, num_outputs: int) -> Tensor:

@@ -47,13 +47,11 @@ class Stream:
     def prepared(self, raw: Raw, preparation: Preparation, step: int) -> Tensor:
         """-> [B, 3, h, w] normalised: a random crop (or the whole picture squeezed), a flip, RandAugment."""
         draws = transforms.draw_crops(len(raw.images), seeding.generator(self.seed, "finetune crops", step))
-        sizes = raw.sizes.float()
         if preparation.squeeze:
-            boxes = torch.cat([torch.zeros_like(sizes), sizes], dim=1)  # [B, 4]
+            boxes = transforms.whole_boxes(raw.sizes)
         else:
             boxes = transforms.crop_boxes(draws, raw.sizes, scale=VIEW_SCALE, aspect=VIEW_ASPECT)
-        stretch = (torch.tensor(raw.images.shape[2:]) / sizes).repeat(1, 2)  # [B, 4], for top, left, height, width
-        images = transforms.crop_resize(raw.images, boxes * stretch, preparation.size, draws.flip < 0.5)
+        images = transforms.cut(raw.images, raw.sizes, boxes, preparation.size, draws.flip < 0.5)
         if self.augment:
             generator = seeding.generator(self.seed, "finetune augmentation", step)
             images = RandAugment()(images.round().clamp(0, 255).byte(), generator).float()

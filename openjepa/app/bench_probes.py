@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from openjepa.app.bench import seconds_of
+from openjepa.app.stopwatch import seconds_of
 from openjepa.core import seeding
 from openjepa.core.contracts import probes
 from openjepa.core.types import Features

@@ -18,7 +18,7 @@ from openjepa.core.contracts import Method, Source
 from openjepa.core.errors import BadInput, OpenJepaError
 from openjepa.data.loader import Loader
 from openjepa.data.spec import open_source
-from openjepa.engine import checkpoint, device, distributed, loop, optim
+from openjepa.engine import allocator, checkpoint, device, distributed, loop, optim
 from openjepa.engine.stopping import Stop
 from openjepa.runs import provenance
 from openjepa.runs.directory import RunFolder, write_broken, write_json, write_text
@@ -60,6 +60,8 @@ def _pretrain(config: Config, folder: RunFolder, resumes: bool, chosen: torch.de
         config = _with_known_length(config, folder, past)
         resume.check_same(folder, config, source.fingerprint(), past)
     precision = device.resolve_precision(config.train.precision, chosen)
+    if chosen.type == "cpu":
+        allocator.tune(config.train.allocator)
     distributed.barrier()  # every process has looked at the folder before rank 0 writes into it
     job = _Job(config, folder, chosen, precision, source)
     build.check_sharing(config, len(source))

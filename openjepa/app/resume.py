@@ -14,7 +14,15 @@ from openjepa.engine import checkpoint
 from openjepa.runs.directory import RunFolder
 
 # Settings that change how the work is done but not what is computed.
-HARMLESS = {"data.workers", "data.cache", "data.max_broken", "train.checkpoint_every", "train.keep", "train.accumulate"}
+HARMLESS = {
+    "data.workers",
+    "data.cache",
+    "data.max_broken",
+    "train.checkpoint_every",
+    "train.keep",
+    "train.accumulate",
+    "train.allocator",
+}
 
 
 def stored_config(folder: RunFolder) -> dict[str, Any]:

@@ -9,14 +9,14 @@ def masks(*, batch_size: Count = 256, grid: Count = 14, json: AsJson = False) ->
 
     Example: openjepa bench masks
     """
-    from openjepa.app import bench as benches
+    from openjepa.app import bench_masks
 
-    tables.rows(benches.masks(batch_size=batch_size, side=grid), as_json=json)
+    tables.rows(bench_masks.masks(batch_size=batch_size, side=grid), as_json=json)
 
 
 def step(
     *,
-    model: str = "vit-tiny/4",
+    model: str | None = None,
     image_size: Count = 32,
     batch_size: Count = 128,
     steps: Count = 10,
@@ -25,12 +25,16 @@ def step(
 ) -> None:
     """Images per second of a training step, and the share of this machine's matrix-product peak, measured in one run.
 
+    Without --model: three fixed shapes, the first also with the shared predictor. They take some minutes on a CPU.
     Example: openjepa bench step --model vit-small/8 --image-size 96 --batch-size 64
     """
-    from openjepa.app import bench as benches
+    from openjepa.app import bench_step
 
+    if model is None:
+        tables.rows(bench_step.shapes(set_ or [], num_steps=steps), as_json=json)
+        return
     words = [f"model.name={model}", f"data.image_size={image_size}", f"train.batch_size={batch_size}", *(set_ or [])]
-    tables.mapping(benches.step(words, num_steps=steps), as_json=json)
+    tables.mapping(bench_step.step(words, num_steps=steps), as_json=json)
 
 
 def probes(

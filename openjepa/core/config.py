@@ -82,6 +82,7 @@ class TrainConfig(Section):
     minutes: Annotated[float, Field(gt=0)] | None = None
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False
+    allocator: Literal["tuned", "system"] = "tuned"  # tuned: freed memory is kept, see engine/allocator.py
     checkpoint_every: Annotated[DurationField, AfterValidator(_above_zero)] = Duration(5, "percent")
     keep: Positive = 2
 

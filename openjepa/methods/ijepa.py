@@ -53,6 +53,7 @@ class IJEPA(Method):
         target_masking: Literal["output", "input"] = "output",
         target_blocks: Annotated[int, Field(ge=1)] = 1,
         target_centering: Literal["none", "position"] = "none",
+        num_contexts: Annotated[int, Field(ge=1)] = 1,
         momentum: tuple[Share, Share] = (0.996, 1.0),
     ) -> None:
         super().__init__()
@@ -72,6 +73,7 @@ class IJEPA(Method):
         self.target_kind = targets
         self.target_masking = target_masking
         self.target_blocks = target_blocks
+        self.num_contexts = num_contexts  # draws of masks for each image; they share one pass of the target encoder
         self.momentum = momentum
         self.is_centred = target_centering == "position"
         if self.is_centred:
@@ -80,7 +82,7 @@ class IJEPA(Method):
             self.num_new_centres = 0
 
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
-        masks = self.masks(batch, step)
+        masks = self.masks(batch, step)  # of B images, or of B·C with C contexts for each, image by image
         targets = self.targets(batch.images, masks)  # [B, M, T, D]
         predictions = self.predict(batch, masks, step)  # [B, M, T, D]
         loss = self.distance(predictions, targets)
@@ -89,32 +91,38 @@ class IJEPA(Method):
 
     def masks(self, batch: Batch, step: Step) -> Masks:
         """Drawn for the global batch, so that an image's masks do not depend on how many processes share the work."""
-        grid = self.context_encoder.grid
-        return self.draw_masks(step.batch_size, grid, step.generator("masks")).rows(step.rows).to(batch.images.device)
+        grid, number = self.context_encoder.grid, self.num_contexts
+        masks = self.draw_masks(step.batch_size * number, grid, step.generator("masks"))
+        return masks.rows(_repeated(step.rows, number)).to(batch.images.device)
 
     @torch.no_grad()
     def targets(self, images: Tensor, masks: Masks) -> Tensor:
         """[B, 3, h, w] -> [B, M, T, D]: what the target encoder (or the picture itself) has at the target blocks."""
         if self.target_kind == "pixels":
-            patches = pick(patchify(images, self.target_encoder.patch_size), masks.targets)  # [B, M, T, 3·p·p]
+            patches = _at_targets(patchify(images, self.target_encoder.patch_size), masks)  # [B, M, T, 3·p·p]
             return F.layer_norm(patches.float(), patches.shape[-1:])  # normalised patch by patch, as in MAE
         if self.target_masking == "input":
             return _normalised(self._targets_seen_alone(images, masks))
         tokens = self._target_tokens(images)  # [B, N, D]
         if self.is_centred:
             tokens = self._centred(tokens)
-        return pick(_normalised(tokens), masks.targets)
+        return _at_targets(_normalised(tokens), masks)
 
     def predict(self, batch: Batch, masks: Masks, step: Step) -> Tensor:
         """-> [B, M, T, D]: the context encoder sees only context patches, the predictor only its output and the places."""
         encoder = self.context_encoder
-        scales = None
-        if encoder.drop_path and self.training:
-            generator = step.generator("drop path")
-            scales = drop_path_scales(len(encoder.blocks), step.batch_size, encoder.drop_path, generator)
-            scales = scales[..., step.rows].to(batch.images.device)
-        context = encoder(batch.images, masks.context, valid=masks.context_valid, branch_scales=scales)  # [B, K, D]
+        number = len(masks.context) // len(batch.images)
+        images = batch.images.repeat_interleave(number, dim=0) if number > 1 else batch.images
+        scales = self._branch_scales(step, number) if encoder.drop_path and self.training else None
+        context = encoder(images, masks.context, valid=masks.context_valid, branch_scales=scales)  # [B, K, D]
         return self.predictor(context, masks, encoder.grid)
+
+    def _branch_scales(self, step: Step, number: int) -> Tensor:
+        """-> [depth, 2, B]: drop path, drawn like the masks for the global batch."""
+        encoder = self.context_encoder
+        generator = step.generator("drop path")
+        scales = drop_path_scales(len(encoder.blocks), step.batch_size * number, encoder.drop_path, generator)
+        return scales[..., _repeated(step.rows, number)].to(encoder.norm.weight.device)
 
     def distance(self, predictions: Tensor, targets: Tensor) -> Tensor:
         """[B, M, T, D] twice -> scalar, the mean over everything; in float32 also under autocast."""
@@ -152,6 +160,7 @@ class IJEPA(Method):
     def _targets_seen_alone(self, images: Tensor, masks: Masks) -> Tensor:
         """The ablation of table 11: each block goes through the target encoder by itself -> [B, M, T, D]."""
         num_blocks = masks.targets.shape[1]
+        images = images.repeat_interleave(len(masks.targets) // len(images), dim=0)
         blocks = [self.target_encoder(images, masks.targets[:, block]) for block in range(num_blocks)]
         return torch.stack(blocks, dim=1)
 
@@ -203,6 +212,17 @@ def _complete_predictor(encoder: VisionTransformer, wanted: PredictorOptions) ->
 def _normalised(tokens: Tensor) -> Tensor:
     """Layer norm without parameters over the channels: the scale of targets cannot collapse. In the code, not the paper."""
     return F.layer_norm(tokens.float(), tokens.shape[-1:])
+
+
+def _at_targets(tokens: Tensor, masks: Masks) -> Tensor:
+    """[B, N, D] of images -> [B·C, M, T, D]: an image's tokens serve all of its C draws of masks."""
+    index = masks.targets.unflatten(0, (len(tokens), -1))  # [B, C, M, T]
+    return pick(tokens, index).flatten(0, 1)
+
+
+def _repeated(rows: slice, number: int) -> slice:
+    """The rows of images, each of which stands `number` times."""
+    return slice(rows.start * number, rows.stop * number)
 
 
 def _context_size(masks: Masks) -> float:

@@ -210,3 +210,21 @@ def test_loss_scale_of_a_fresh_model_is_as_known(tiny_encoder) -> None:
     """FACTS 1.7: predicting zeros against unit-variance targets gives 0.42; a fresh predictor says almost nothing."""
     loss = IJEPA(tiny_encoder).training_step(batch(16), step(batch_size=16)).loss.item()
     assert 0.35 < loss < 0.55
+
+
+def test_several_contexts_of_an_image_cost_one_target_pass_and_equal_the_image_repeated(tiny_encoder) -> None:
+    method = IJEPA(tiny_encoder, num_contexts=3)
+    seen: list[torch.Size] = []
+    method.target_encoder.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0].shape))
+    images = batch()
+    masks = method.masks(images, step())
+    loss = method.training_step(images, step()).loss
+    assert seen == [torch.Size([4, 3, 32, 32])] and len(masks.context) == 12
+    torch.testing.assert_close(loss, slow_loss(method, images.images.repeat_interleave(3, dim=0), masks))
+
+
+def test_the_contexts_of_an_image_do_not_depend_on_who_works_on_it(tiny_encoder) -> None:
+    method = IJEPA(tiny_encoder, num_contexts=2)
+    whole = method.masks(batch(), step())
+    part = method.masks(Batch(batch().images[1:3], torch.arange(1, 3)), step(rows=slice(1, 3)))
+    assert torch.equal(part.context, whole.context[2:6]) and torch.equal(part.targets, whole.targets[2:6])

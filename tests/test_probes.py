@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -37,6 +38,24 @@ def test_knn_weighs_a_near_neighbour_more_than_two_far_ones() -> None:
     assert NearestNeighbours(k=3).fit(train).predict(
         Features(torch.tensor([[1.0, 0.1]]), torch.tensor([0]))
     ).tolist() == [0]
+
+
+def test_whitened_knn_equals_scikit_learns_whitened_principal_components() -> None:
+    train, test = clouds(), clouds(seed=1)
+    pca = PCA(whiten=True).fit(train.vectors.numpy())
+    whitened = [Features(torch.from_numpy(pca.transform(part.vectors.numpy())), part.labels) for part in (train, test)]
+    expected = NearestNeighbours().fit(whitened[0]).predict(whitened[1])
+    assert (NearestNeighbours(whiten=True).fit(train).predict(test) == expected).float().mean() > 0.98
+
+
+def test_loud_directions_drown_plain_knn_and_not_whitened_knn() -> None:
+    noise = 100 * torch.randn(600, 2, generator=torch.Generator().manual_seed(5))
+    loud = [
+        Features(torch.cat([part.vectors, noise[rows]], dim=1), part.labels)
+        for part, rows in ((clouds(), slice(0, 300)), (clouds(seed=1), slice(300, 600)))
+    ]
+    plain, whitened = (NearestNeighbours(whiten=on).fit(loud[0]).score(loud[1])["accuracy"] for on in (False, True))
+    assert whitened > plain + 0.2
 
 
 @pytest.mark.parametrize("strength", [1e-3, 1e-1])

@@ -106,11 +106,16 @@ class StepBench:
         self.pictures = torch.randint(0, 256, (size, 3, height, width), generator=generator, dtype=torch.uint8)
 
     def run(self, index: int) -> None:
-        step = self._step(index)
-        self.method.training_step(self.batch, step).loss.backward()
+        self.gradients(index)
+        self.update(index)
+
+    def gradients(self, index: int = 0) -> None:
+        self.method.training_step(self.batch, self._step(index)).loss.backward()
+
+    def update(self, index: int = 0) -> None:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.method.after_update(step)
+        self.method.after_update(self._step(index))
 
     def masks(self, index: int) -> None:
         draw = getattr(self.method, "masks", None)

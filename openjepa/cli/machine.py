@@ -1,5 +1,7 @@
 """The verbs that look at this machine: `openjepa bench …`, `openjepa doctor`."""
 
+from pathlib import Path
+
 from openjepa.cli import tables
 from openjepa.cli.options import AsJson, Count, Overrides
 
@@ -35,6 +37,20 @@ def step(
         return
     words = [f"model.name={model}", f"data.image_size={image_size}", f"train.batch_size={batch_size}", *(set_ or [])]
     tables.mapping(bench_step.step(words, num_steps=steps), as_json=json)
+
+
+def scaling(*, figure: Path | None = None, json: AsJson = False) -> None:
+    """How the cost of each part of a step grows with patches, width and batch: 1 is linear. --figure FILE.png draws it.
+
+    Example: openjepa bench scaling --figure scaling.png
+    """
+    from openjepa.app import bench_scaling
+    from openjepa.viz import scaling as drawing
+
+    points = bench_scaling.measure()
+    if figure is not None:
+        drawing.figure(bench_scaling.curves(points)).savefig(figure, dpi=120)
+    tables.rows(bench_scaling.exponents(points), as_json=json)
 
 
 def probes(

@@ -1,0 +1,81 @@
+"""What makes training fast must not change what it computes. No test here looks at a clock."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from openjepa.app import bench_scaling, bench_step, budget
+from openjepa.engine import allocator
+from openjepa.viz import scaling
+
+COUNT_FAULTS = """
+import resource, torch
+from openjepa.engine import allocator
+from openjepa.viz import scaling
+told = allocator.tune("{wanted}")
+for _ in range(20):  # aligned blocks leave gaps at first, which later ones fill
+    torch.ones(2**24)  # 64 MiB; up to 32 MiB glibc learns to keep by itself
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    torch.ones(2**24)
+print(told, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(wanted: str) -> tuple[bool, int]:
+    """Page faults of making 64 MiB twenty times over, after it has been made before."""
+    command = [sys.executable, "-c", COUNT_FAULTS.format(wanted=wanted)]
+    told, number = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return told == "True", int(number)
+
+
+@pytest.mark.skipif(not allocator.is_glibc(), reason="only glibc can be told to keep memory")
+def test_the_tuned_allocator_keeps_memory_that_the_systems_gives_back() -> None:
+    (is_tuned, tuned), (is_told, plain) = faults("tuned"), faults("system")
+    assert is_tuned and not is_told
+    assert tuned < plain / 4, (tuned, plain)
+
+
+def test_one_slow_step_does_not_shorten_a_budget() -> None:
+    clock = budget._Clock(ends=1e9)
+    clock.times = [0, 0, 0, *(1.0 * second for second in range(10)), 100.0, 101.0]
+    assert clock.seconds_per_step == 1.0
+
+
+def test_a_busy_machine_is_named_before_a_budget_is_spent_on_it() -> None:
+    assert budget.crowd(2.4, num_cores=2) == ""
+    assert "load 5.2 on 2 cores" in budget.crowd(5.2, num_cores=2)
+
+
+def test_the_fixed_shapes_are_measured_each_in_its_own_process(monkeypatch) -> None:
+    monkeypatch.setattr(bench_step, "SHAPES", (("vit-nano/8", 32, 4, "shared"),))
+    (row,) = bench_step.shapes(["train.allocator=system"], num_steps=1)
+    assert row["predictor"] == "32×2 shared" and row["allocator"] == "system"
+    assert row["GFLOP per step"] > 0 and row["memory MiB"] > 0
+
+
+def test_a_shape_that_cannot_be_built_says_why(monkeypatch) -> None:
+    monkeypatch.setattr(bench_step, "SHAPES", (("vit-nano/7", 32, 4, "joint"),))
+    with pytest.raises(bench_step.OpenJepaError, match="not a multiple of patch size 7"):
+        bench_step.shapes([], num_steps=1)
+
+
+def test_exponents_say_how_fast_a_cost_grows() -> None:
+    points = [
+        bench_scaling.Point("batch", size, {"linear": 3.0 * size, "square": 0.1 * size**2, "none": 7.0})
+        for size in (16, 32, 64)
+    ]
+    expected = {"grows with": "batch", "from": 16, "to": 64, "linear": 1.0, "square": 2.0, "none": 0.0}
+    assert bench_scaling.exponents(points) == [expected]
+
+
+def test_scaling_is_measured_and_drawn(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(bench_scaling, "SWEEPS", {"batch": [("nano", 8, 2), ("nano", 8, 4)]})
+    monkeypatch.setattr(bench_scaling, "REPEATS", 1)
+    points = bench_scaling.measure()
+    assert [point.value for point in points] == [2, 4]
+    assert all(milliseconds > 0 for point in points for milliseconds in point.milliseconds.values())
+    drawn = scaling.figure(bench_scaling.curves(points))
+    assert len(drawn.axes) == 1 and len(drawn.axes[0].lines) == 2 * len(points[0].milliseconds)

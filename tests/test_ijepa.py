@@ -4,6 +4,7 @@ import copy
 import itertools
 
 import pytest
+import scipy.linalg
 import torch
 import torch.nn.functional as F
 
@@ -11,6 +12,7 @@ from openjepa.core import schedule
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, Masks, Step
 from openjepa.methods.ijepa import IJEPA, PredictorOptions
+from openjepa.models.centring import RIDGE, Centring, inverse_root
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn.positions import sincos
 
@@ -188,7 +190,7 @@ def test_centring_removes_what_a_place_has_in_every_image(tiny_encoder) -> None:
         tokens = method.target_encoder(given.images)
     method.momentum = (1.0, 1.0)
     method.after_update(step(0))
-    assert torch.allclose(method.centre, tokens.mean(dim=0), atol=1e-6)
+    assert method.centring is not None and torch.allclose(method.centring.mean, tokens.mean(dim=0), atol=1e-6)
     masks = method.masks(given, step(1))
     expected = F.layer_norm(tokens - tokens.mean(dim=0), tokens.shape[-1:])
     for image in range(4):
@@ -199,11 +201,34 @@ def test_centring_removes_what_a_place_has_in_every_image(tiny_encoder) -> None:
 
 def test_the_centre_is_saved_and_evaluation_does_not_move_it(tiny_encoder) -> None:
     method = IJEPA(tiny_encoder, target_centering="position")
-    assert "centre" in method.state_dict() and "new_centre" not in method.state_dict()
+    assert "centring.mean" in method.state_dict() and "centring.new_mean" not in method.state_dict()
     method.eval()
     method.training_step(batch(), step())
     method.after_update(step())
-    assert method.centre.abs().sum() == 0
+    assert method.centring is not None and method.centring.mean.abs().sum() == 0
+
+
+def test_whitened_targets_spread_alike_in_every_direction(tiny_encoder) -> None:
+    """Tokens with one loud direction: after the first update their covariance is close to a multiple of the identity."""
+    centring = Centring(64, 16, "whiten")
+    generator = torch.Generator().manual_seed(0)
+    mixing = torch.randn(16, 16, generator=generator)
+    tokens = torch.randn(64, 64, 16, generator=generator) @ mixing + torch.randn(64, 16, generator=generator)
+    for index in range(9):  # the covariance is taken around the mean so far, which is zero at first
+        centring(tokens)
+        centring.update(index)
+    whitened = centring.eval()(tokens).flatten(0, 1)
+    before = torch.linalg.eigvalsh(torch.cov(tokens.flatten(0, 1).T))
+    after = torch.linalg.eigvalsh(torch.cov(whitened.T))
+    assert before[-1] / before[4] > 5 and after[-1] / after[4] < 1.6
+
+
+def test_inverse_root_equals_scipys_matrix_power() -> None:
+    factor = torch.randn(40, 6, generator=torch.Generator().manual_seed(1))
+    covariance = factor.T @ factor / 40
+    ridge = RIDGE * covariance.diagonal().mean() * torch.eye(6)
+    expected = scipy.linalg.fractional_matrix_power((covariance + ridge).double().numpy(), -0.5)
+    assert torch.allclose(inverse_root(covariance).double(), torch.from_numpy(expected), atol=1e-5)
 
 
 def test_loss_scale_of_a_fresh_model_is_as_known(tiny_encoder) -> None:

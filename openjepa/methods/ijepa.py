@@ -18,7 +18,7 @@ from openjepa.core import options, schedule
 from openjepa.core.contracts import MaskOptions, Method, mask_strategies, methods
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, LossOutput, Masks, Step
-from openjepa.engine import distributed
+from openjepa.models.centring import Centring
 from openjepa.models.predictor import Predictor
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn import moving
@@ -26,7 +26,6 @@ from openjepa.nn.block import drop_path_scales
 from openjepa.nn.patches import patchify, pick
 
 Share = Annotated[float, Field(ge=0, le=1)]
-CENTRE_MOMENTUM = 0.99  # forgets in about 100 steps; a first guess, not tuned
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,6 @@ class PredictorOptions:
 
 @methods.register("ijepa")
 class IJEPA(Method):
-    centre: Tensor  # [N, D], what a place has on average over images
-    new_centre: Tensor  # [N, D], the sum of this step's batch means, which will move it
-
     def __init__(
         self,
         encoder: VisionTransformer,
@@ -52,7 +48,7 @@ class IJEPA(Method):
         targets: Literal["encoder", "pixels"] = "encoder",
         target_masking: Literal["output", "input"] = "output",
         target_blocks: Annotated[int, Field(ge=1)] = 1,
-        target_centering: Literal["none", "position"] = "none",
+        target_centering: Literal["none", "position", "whiten"] = "none",
         num_contexts: Annotated[int, Field(ge=1)] = 1,
         momentum: tuple[Share, Share] = (0.996, 1.0),
     ) -> None:
@@ -60,7 +56,7 @@ class IJEPA(Method):
         _check_targets(
             encoder,
             num_blocks=target_blocks,
-            is_centred=target_centering == "position",
+            is_centred=target_centering != "none",
             of_whole_images=targets == "encoder" and target_masking == "output",
         )
         self.context_encoder = encoder
@@ -75,11 +71,9 @@ class IJEPA(Method):
         self.target_blocks = target_blocks
         self.num_contexts = num_contexts  # draws of masks for each image; they share one pass of the target encoder
         self.momentum = momentum
-        self.is_centred = target_centering == "position"
-        if self.is_centred:
-            self.register_buffer("centre", torch.zeros(encoder.grid.size, encoder.dim))
-            self.register_buffer("new_centre", torch.zeros(encoder.grid.size, encoder.dim), persistent=False)
-            self.num_new_centres = 0
+        self.centring: Centring | None = None
+        if target_centering != "none":
+            self.centring = Centring(encoder.grid.size, encoder.dim, target_centering)
 
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
         masks = self.masks(batch, step)  # of B images, or of B·C with C contexts for each, image by image
@@ -104,8 +98,8 @@ class IJEPA(Method):
         if self.target_masking == "input":
             return _normalised(self._targets_seen_alone(images, masks))
         tokens = self._target_tokens(images)  # [B, N, D]
-        if self.is_centred:
-            tokens = self._centred(tokens)
+        if self.centring is not None:
+            tokens = self.centring(tokens)
         return _at_targets(_normalised(tokens), masks)
 
     def predict(self, batch: Batch, masks: Masks, step: Step) -> Tensor:
@@ -131,12 +125,8 @@ class IJEPA(Method):
 
     def after_update(self, step: Step) -> None:
         moving.follow(self.target_encoder, self.context_encoder, schedule.linear(step.progress, *self.momentum))
-        if self.is_centred and self.num_new_centres:
-            mean = distributed.mean(self.new_centre / self.num_new_centres)
-            # A plain mean while there are few batches: the first one replaces the zeros.
-            self.centre.lerp_(mean, 1 - min(CENTRE_MOMENTUM, step.index / (step.index + 1)))
-            self.new_centre.zero_()
-            self.num_new_centres = 0
+        if self.centring is not None:
+            self.centring.update(step.index)
 
     @property
     def encoder(self) -> VisionTransformer:
@@ -163,16 +153,6 @@ class IJEPA(Method):
         images = images.repeat_interleave(len(masks.targets) // len(images), dim=0)
         blocks = [self.target_encoder(images, masks.targets[:, block]) for block in range(num_blocks)]
         return torch.stack(blocks, dim=1)
-
-    def _centred(self, tokens: Tensor) -> Tensor:
-        """[B, N, D] minus what each place has on average over images: only what differs between images is left to predict.
-
-        Without it small models learn *where* a patch is and not *what* it shows: positions are most of a fresh token.
-        """
-        if self.training:
-            self.new_centre += tokens.mean(dim=0)
-            self.num_new_centres += 1
-        return tokens - self.centre
 
 
 def _check_targets(encoder: VisionTransformer, *, num_blocks: int, is_centred: bool, of_whole_images: bool) -> None:

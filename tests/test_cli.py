@@ -10,6 +10,7 @@ import runner
 VERBS = [
     "demo",
     "pretrain",
+    "plan",
     "evaluate",
     "masks",
     "data check",
@@ -123,6 +124,20 @@ BAD_INPUT = {
     "a report of nothing": (["report", "no/run"], "no/run"),
     "no runs": (["runs", "no/runs"], 'no folder "no/runs"'),
     "a source that is none": (["data", "info", "sceens"], 'did you mean "scenes"'),
+    "a plan for no GPU": (["plan", "--gpu", "a100-08"], 'did you mean "a100-80"'),
+    "a plan for zero GPUs": (["plan", "--gpus", "0"], "gpus"),
+    "a plan for GPUs that cannot share": (["plan", "--gpus", "3"], "use a multiple of 3"),
+    "a plan beyond the peak": (["plan", "--utilisation", "40"], "utilisation 40 is not a share"),
+    "a plan of no price": (["plan", "--price", "nan"], "price nan is not an amount"),
+    "a plan of data elsewhere": (
+        ["plan", "--set", "data.source=/no/such"],
+        "how many pictures there are with --images",
+    ),
+    "a plan of too little data": (["plan", "--images", "100"], "batch size 128 is larger"),
+    "a plan in bfloat16 without units": (
+        ["plan", "--gpu", "t4", "--set", "train.precision=bfloat16"],
+        "no bfloat16 units",
+    ),
 }
 
 
@@ -170,6 +185,16 @@ def test_bench_answers_in_json(call) -> None:
     code, out, _ = call("bench", "step", "--model", "vit-nano/8", "--batch-size", "4", "--steps", "2", "--json")
     found = json.loads(out)
     assert code == 0 and found["images per second"] > 0 and 0 < found["share of peak"] < 1.5
+
+
+def test_a_plan_answers_in_words_and_in_json(call) -> None:
+    words = ["plan", "--gpus", "2", "--set", "model.name=vit-nano/8", "--set", "data.image_size=64"]
+    code, out, _ = call(*words)
+    assert code == 0 and "target_encoder" in out and "fits with DDP" in out and "implies 18.8 % of the peak" in out
+    code, out, _ = call(*words, "--json")
+    found = json.loads(out)
+    assert code == 0 and found["images at a time"] == 64 and found["fits"] == {"DDP": True, "FSDP": True}
+    assert found["GPU hours"] == pytest.approx(2 * found["hours"])
 
 
 def test_pretrain_evaluate_and_runs_work_together(call, tmp_path: Path) -> None:

@@ -37,6 +37,14 @@ def method(config: Config) -> Method:
         return _prefixed("method", options.build, methods, config.method, encoder(config))
 
 
+def outline(config: Config) -> Method:
+    """The method on the meta device: every shape and no numbers, so that even the largest takes next to no memory."""
+    with torch.device("meta"):
+        shape = encoder(config)
+    with torch.random.fork_rng(devices=[]):  # outside meta: a method tries its masks, which needs real numbers
+        return _prefixed("method", options.build, methods, config.method, shape).to("meta")
+
+
 def resolve(config: Config) -> Config:
     """Every option of the method and the monitors with its value, so that the run's config says all."""
     with torch.device("meta"):

@@ -8,7 +8,7 @@ import sys
 from cyclopts import App, CycloptsError
 
 import openjepa
-from openjepa.cli import looking, machine, pictures, training
+from openjepa.cli import looking, machine, pictures, planning, training
 from openjepa.core.errors import BadInput, OpenJepaError
 
 app = App(
@@ -20,6 +20,7 @@ app = App(
 for verb in (
     training.demo,
     training.pretrain,
+    planning.plan,
     looking.evaluate,
     looking.masks,
     looking.report,

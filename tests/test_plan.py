@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from openjepa.app import bench, build, plan_claim, plan_data, plan_gpus, plan_memory, plan_step, plan_words
+from openjepa.app import bench_step, build, plan_claim, plan_data, plan_gpus, plan_memory, plan_step, plan_words
 from openjepa.app.plan import plan
 from openjepa.core import config as configs
 from openjepa.core.errors import BadInput
@@ -51,7 +51,7 @@ def test_flops_agree_with_a_count_by_hand() -> None:
 
 def test_flops_agree_with_what_bench_counts_on_a_real_step() -> None:
     config = small()
-    real = bench._StepBench(config, torch.device("cpu")).flops() / config.train.batch_size
+    real = bench_step.StepBench(config, torch.device("cpu")).flops(0) / config.train.batch_size
     assert counted().flops == real and counted(precision="bfloat16").flops == real
 
 

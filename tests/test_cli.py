@@ -18,6 +18,7 @@ VERBS = [
     "runs",
     "bench masks",
     "bench step",
+    "bench data",
     "bench features",
     "bench probes",
     "doctor",
@@ -170,6 +171,15 @@ def test_bench_answers_in_json(call) -> None:
     code, out, _ = call("bench", "step", "--model", "vit-nano/8", "--batch-size", "4", "--steps", "2", "--json")
     found = json.loads(out)
     assert code == 0 and found["images per second"] > 0 and 0 < found["share of peak"] < 1.5
+
+
+def test_bench_data_sets_plain_pillow_beside_ours(call) -> None:
+    sizes = ["--image-size", "32", "--image-size", "48"]
+    code, out, errors = call("bench", "data", "--images", "4", "--batch-size", "2", *sizes, "--json")
+    assert code == 0, errors
+    rows = json.loads(out)
+    assert [row["size"] for row in rows] == [32, 48] and all(row["openjepa, images/s"] > 0 for row in rows)
+    assert all(40 < row["kB a file"] < 120 for row in rows), "about what a photo of this size has"
 
 
 def test_pretrain_evaluate_and_runs_work_together(call, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ VERBS = [
     "runs",
     "bench masks",
     "bench step",
+    "bench data",
     "bench features",
     "bench probes",
     "doctor",
@@ -195,6 +196,15 @@ def test_a_plan_answers_in_words_and_in_json(call) -> None:
     found = json.loads(out)
     assert code == 0 and found["images at a time"] == 64 and found["fits"] == {"DDP": True, "FSDP": True}
     assert found["GPU hours"] == pytest.approx(2 * found["hours"])
+
+
+def test_bench_data_sets_plain_pillow_beside_ours(call) -> None:
+    sizes = ["--image-size", "32", "--image-size", "48"]
+    code, out, errors = call("bench", "data", "--images", "4", "--batch-size", "2", *sizes, "--json")
+    assert code == 0, errors
+    rows = json.loads(out)
+    assert [row["size"] for row in rows] == [32, 48] and all(row["openjepa, images/s"] > 0 for row in rows)
+    assert all(40 < row["kB a file"] < 120 for row in rows), "about what a photo of this size has"
 
 
 def test_pretrain_evaluate_and_runs_work_together(call, tmp_path: Path) -> None:

@@ -127,8 +127,10 @@ def test_a_scaled_jpeg_decode_is_the_smallest_that_is_large_enough(
     wanted: tuple[int, int], decoded: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[int, int]] = []
-    convert = image._rgb
-    monkeypatch.setattr(image, "_rgb", lambda opened: (seen.append((opened.height, opened.width)), convert(opened))[1])
+    convert = image.as_rgb
+    monkeypatch.setattr(
+        image, "as_rgb", lambda opened: (seen.append((opened.height, opened.width)), convert(opened))[1]
+    )
     assert image.decode(encoded(picture(403, 805), "JPEG"), size=wanted).shape == (3, *wanted)
     assert seen == [decoded]
 

@@ -10,6 +10,8 @@ from PIL import Image
 import runner
 from openjepa.core.errors import BadInput
 from openjepa.data import transforms
+from openjepa.data.crop import Crop
+from openjepa.data.files import Files
 from openjepa.data.loader import Loader
 from openjepa.data.order import Order, Split
 from openjepa.data.pictures import Pictures
@@ -118,6 +120,9 @@ def test_normalising_uses_imagenets_statistics() -> None:
 # --- decoded pictures and batches ---
 
 
+CROP = Crop((16, 16), scale=(0.3, 1.0), aspect=(0.75, 4 / 3), flip=True)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return runner.make_pictures(tmp_path_factory.mktemp("pictures"), number=20)
@@ -127,14 +132,11 @@ def loader(
     source, *, cache: str = "none", workers: int = 0, split: Split | None = None, max_broken: float = 0.5
 ) -> Loader:
     return Loader(
-        pictures=Pictures(source, image_size=(16, 16), crop_scale=0.3, cache=cache, num_workers=workers),
+        pictures=Files(source, CROP, cache=cache, num_workers=workers),
         order=Order(len(source), 8, seed=1),
         split=split or Split(8),
         seed=1,
-        image_size=(16, 16),
-        crop_scale=(0.3, 1.0),
-        crop_aspect=(0.75, 4 / 3),
-        flip=True,
+        crop=CROP,
         max_broken=max_broken,
         device=torch.device("cpu"),
     )
@@ -144,7 +146,7 @@ def first(batches, number: int) -> list:
     return [next(batches) for _ in range(number)]
 
 
-@pytest.mark.parametrize(("cache", "workers"), [("memory", 0), ("none", 2), ("auto", 1)])
+@pytest.mark.parametrize(("cache", "workers"), [("memory", 0), ("disk", 0), ("disk", 1), ("none", 2), ("auto", 1)])
 def test_batches_do_not_depend_on_workers_or_cache(folder: Path, cache: str, workers: int) -> None:
     source = open_source(str(folder))
     plain = first(loader(source).batches(0), 4)

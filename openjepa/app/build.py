@@ -7,11 +7,15 @@ from torch import nn
 
 from openjepa.core import options, seeding
 from openjepa.core.config import DEFAULT_EPOCHS, Config
-from openjepa.core.contracts import Method, Monitor, methods, monitors
+from openjepa.core.contracts import Method, Monitor, Source, methods, monitors
 from openjepa.core.errors import BadInput
-from openjepa.data.loader import Loader
+from openjepa.data.crop import Crop
+from openjepa.data.cropper import Reducible
+from openjepa.data.files import Files
+from openjepa.data.loader import Croppable, Loader
 from openjepa.data.order import Order, Split
-from openjepa.data.pictures import Pictures, Track
+from openjepa.data.pictures import Pictures
+from openjepa.data.progress import Track
 from openjepa.engine import distributed, optim
 from openjepa.models import sizes
 from openjepa.models.vit import VisionTransformer
@@ -73,34 +77,38 @@ def check_sharing(config: Config, num_images: int) -> None:
     Split(config.train.batch_size, config.train.accumulate, distributed.rank(), distributed.world_size())
 
 
-def loader(config: Config, pictures: Pictures, device: torch.device) -> Loader:
-    data, train = config.data, config.train
+def loader(config: Config, pictures: Croppable, device: torch.device) -> Loader:
+    train = config.train
     split = Split(train.batch_size, train.accumulate, distributed.rank(), distributed.world_size())
     return Loader(
         pictures=pictures,
         order=Order(len(pictures), train.batch_size, config.seed),
         split=split,
         seed=config.seed,
-        image_size=data.height_width,
-        crop_scale=data.crop_scale,
-        crop_aspect=data.crop_aspect,
-        flip=data.flip,
-        max_broken=data.max_broken,
+        crop=_crop(config),
+        max_broken=config.data.max_broken,
         device=device,
     )
 
 
-def pictures(config: Config, source: Any, track: Track | None = None) -> Pictures:
+def pictures(config: Config, source: Source, track: Track | None = None) -> Croppable:
     data = config.data
-    return Pictures(
+    if isinstance(source, Reducible):
+        return Files(source, _crop(config), cache=data.cache, num_workers=data.workers, track=track)
+    return Pictures(  # in memory already, or drawn
         source,
         image_size=data.height_width,
         crop_scale=data.crop_scale[0],
         crop_aspect=data.crop_aspect,
-        cache=data.cache,
+        cache="auto" if data.cache == "disk" else data.cache,
         num_workers=data.workers,
         track=track,
     )
+
+
+def _crop(config: Config) -> Crop:
+    data = config.data
+    return Crop(data.height_width, data.crop_scale, data.crop_aspect, data.flip)
 
 
 def rates(config: Config, *, steps_per_epoch: int, total: int) -> optim.Rates:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from openjepa.core.errors import BadInput
+from openjepa.core.lock import one_at_a_time
 from openjepa.runs.directory import RunFolder, write_json
-from openjepa.runs.lock import one_at_a_time
 
 PIXELS, RANDOM, TRAINED = "pixels", "random encoder", "trained"
 ALL_LABELS = "all"
@@ -60,7 +60,7 @@ class Score:
 
 def store(folder: RunFolder, scores: Sequence[Score]) -> None:
     """Beside earlier ones of the same weights; those of other weights go, they are no longer about this run."""
-    with one_at_a_time(folder.evals):
+    with one_at_a_time(folder.evals / ".lock"):
         for task in dict.fromkeys(score.task for score in scores):
             path = file_of(folder, task)
             new = [score.as_dict() for score in scores if score.task == task]

@@ -1,6 +1,9 @@
 """The verbs that look at this machine: `openjepa bench …`, `openjepa doctor`."""
 
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter, validators
 
 from openjepa.cli import tables
 from openjepa.cli.options import AsJson, Count, Overrides
@@ -76,6 +79,24 @@ def features(*, model: str = "vit-mini/4", image_size: Count = 32, images: Count
 
     found = bench_probes.extraction(model=model, image_size=image_size, num_images=images)
     tables.mapping(found, as_json=json)
+
+
+def data(
+    *,
+    images: Count = 512,
+    image_size: Annotated[tuple[Count, ...], Parameter(consume_multiple=False)] = (64, 224),
+    workers: Annotated[int, Parameter(validator=validators.Number(gte=0))] = 0,
+    batch_size: Count = 64,
+    json: AsJson = False,
+) -> None:
+    """Images per second from a folder of 640×480 JPEG files to training batches, beside plain Pillow, in one run.
+
+    Example: openjepa bench data --image-size 64 --image-size 224
+    """
+    from openjepa.app import bench_data
+
+    rows = bench_data.run(num_images=images, sizes=list(image_size), num_workers=workers, batch_size=batch_size)
+    tables.rows(rows, as_json=json)
 
 
 def doctor(*, json: AsJson = False) -> None:

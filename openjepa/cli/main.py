@@ -31,8 +31,8 @@ for verb in (
 data = App(name="data", help="Look at pictures before training on them.")
 data.command(pictures.check)
 data.command(pictures.info)
-bench = App(name="bench", help="Measure this machine: masks, training step, scaling, features, probes.")
-for measure in (machine.masks, machine.step, machine.scaling, machine.features, machine.probes):
+bench = App(name="bench", help="Measure this machine: masks, training step, scaling, data, features, probes.")
+for measure in (machine.masks, machine.step, machine.scaling, machine.data, machine.features, machine.probes):
     bench.command(measure)
 app.command(data)
 app.command(bench)

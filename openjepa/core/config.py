@@ -47,7 +47,7 @@ class DataConfig(Section):
     flip: bool = False  # I-JEPA uses no flips
     workers: Annotated[int, Field(ge=0)] = 2
     max_broken: Share = 0.01
-    cache: Literal["auto", "memory", "none"] = "auto"
+    cache: Literal["auto", "memory", "disk", "none"] = "auto"  # of decoded pictures, see docs/data.md
 
     @property
     def height_width(self) -> tuple[int, int]:

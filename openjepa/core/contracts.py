@@ -83,8 +83,8 @@ class View:
     gradient_norm: float
     lr: float
     weight_decay: float
-    step_seconds: float
-    wait_seconds: float  # of the step's seconds, those spent waiting for data
+    step_seconds: float  # the mean over the steps since this monitor last looked
+    wait_seconds: float  # of these seconds, those spent waiting for data
 
 
 class Monitor(Protocol):

@@ -17,7 +17,7 @@ from openjepa.core.contracts import Source
 from openjepa.core.errors import BrokenImage
 from openjepa.data import image
 from openjepa.data.identity import FileSource
-from openjepa.data.pictures import Track
+from openjepa.data.progress import Track
 
 CHUNK = 256  # pictures handed to the threads at a time, so that a million do not wait in memory
 NUM_FIRST = 64  # pictures that `info` looks at

@@ -5,9 +5,9 @@ have been from the original; their true sizes travel along so that crops keep tr
 decoded is replaced by the next one that can, always the same one, and remembered with its reason.
 """
 
-import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from torch.utils.data import Dataset
 
 from openjepa.core.contracts import Source
 from openjepa.core.errors import BrokenImage
+from openjepa.data import crop
+
+T = TypeVar("T")
 
 NUM_SIZE_SAMPLES = 64  # pictures looked at to choose the canvas
 MAX_NEIGHBOURS = 1000  # broken pictures in a row before giving up
@@ -51,30 +54,35 @@ class Decoder(Dataset):
         return len(self.source)
 
     def __getitem__(self, index: int) -> Decoded:
-        broken: dict[str, str] = {}
-        for neighbour in range(min(len(self.source), MAX_NEIGHBOURS)):
-            try:
-                image, size = self._decode((index + neighbour) % len(self.source))
-                return Decoded(image, size, index, broken)
-            except BrokenImage as error:
-                broken[error.path] = error.reason
-        path, reason = next(iter(broken.items()))
-        return Decoded(
-            torch.empty(0),
-            (0, 0),
-            index,
-            broken,
-            failure=(
-                f"{len(broken)} pictures in a row cannot be decoded, the first is {path} ({reason}); "
-                "look at them with openjepa data check"
-            ),
-        )
+        found, broken = first_sound(index, len(self.source), self._decode)
+        if found is None:
+            return Decoded(torch.empty(0), (0, 0), index, broken, failure(broken))
+        return Decoded(*found, index, broken)
 
     def _decode(self, index: int) -> tuple[Tensor, tuple[int, int]]:
         if self.canvas is not None and isinstance(self.source, Scalable):
             return self.source.scaled(index, self.canvas)
         image = self.source[index].image
         return image, (image.shape[1], image.shape[2])
+
+
+def first_sound(index: int, num_pictures: int, decode: Callable[[int], T]) -> tuple[T | None, dict[str, str]]:
+    """What `decode` makes of the picture at this place or of the next one that is sound; and path -> reason of those skipped."""
+    broken: dict[str, str] = {}
+    for neighbour in range(min(num_pictures, MAX_NEIGHBOURS)):
+        try:
+            return decode((index + neighbour) % num_pictures), broken
+        except BrokenImage as error:
+            broken[error.path] = error.reason
+    return None, broken
+
+
+def failure(broken: Mapping[str, str]) -> str:
+    path, reason = next(iter(broken.items()))
+    return (
+        f"{len(broken)} pictures in a row cannot be decoded, the first is {path} ({reason}); "
+        "look at them with openjepa data check"
+    )
 
 
 def canvas_for(
@@ -86,20 +94,8 @@ def canvas_for(
     needed = []
     for index in range(0, len(source), max(len(source) // NUM_SIZE_SAMPLES, 1)):
         try:
-            needed.append(_needed_for(source.true_size(index), image_size, crop_scale, crop_aspect))
+            needed.append(crop.needed(source.true_size(index), image_size, crop_scale, crop_aspect))
         except BrokenImage:
             continue
     heights, widths = zip(*needed, strict=True) if needed else ((image_size[0],), (image_size[1],))
     return max(heights), max(widths)
-
-
-def _needed_for(
-    true: tuple[int, int], image_size: tuple[int, int], crop_scale: float, crop_aspect: tuple[float, float]
-) -> tuple[int, int]:
-    """The canvas on which the smallest crop of a picture still has as many pixels as it will be resized to, if it had them."""
-    height, width = true
-    area = crop_scale * height * width
-    crop_height = min(math.sqrt(area / crop_aspect[1]), height, width / crop_aspect[1])
-    crop_width = min(math.sqrt(area * crop_aspect[0]), width, height * crop_aspect[0])
-    rows, columns = image_size[0] * height / crop_height, image_size[1] * width / crop_width
-    return min(height, math.ceil(rows)), min(width, math.ceil(columns))

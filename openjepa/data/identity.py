@@ -18,7 +18,7 @@ from torch import Tensor
 from openjepa.core import cache
 from openjepa.core.contracts import Source
 from openjepa.core.errors import BrokenImage
-from openjepa.data.pictures import Track
+from openjepa.data.progress import Track
 
 LENGTH = 32  # bytes of a sha256
 CHUNK = 1024  # pictures handed to the threads at a time

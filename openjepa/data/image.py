@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import torch
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
 from torch import Tensor
 
 from openjepa.core.errors import BrokenImage
@@ -54,19 +54,19 @@ class Header(NamedTuple):
 
 def decode(picture: Picture, *, size: tuple[int, int] | None = None) -> Tensor:
     """-> [3, h, w] uint8, upright RGB; with `size` stretched to that (h, w), for JPEG through a scaled decode."""
-    with _opened(picture) as image:
+    with opened(picture) as image:
         return _decode(image, size)[0]
 
 
 def scaled(picture: Picture, size: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
     """-> [3, h, w] uint8 stretched to `size`, and the picture's own (h, w), from reading the file once."""
-    with _opened(picture) as image:
+    with opened(picture) as image:
         return _decode(image, size)
 
 
 def header(picture: Picture) -> Header:
     """What the file says about itself, without decoding a pixel; EXIF behind the pixels of a PNG is not seen here."""
-    with _opened(picture) as image:
+    with opened(picture) as image:
         orientation = _orientation(image)
         is_on_its_side = orientation >= 5 and image.format != "TIFF"  # Pillow gives a TIFF's size upright
         size = (image.width, image.height) if is_on_its_side else (image.height, image.width)
@@ -88,12 +88,12 @@ def _formats() -> tuple[str, ...]:
 
 
 @contextmanager
-def _opened(picture: Picture) -> Iterator[Image.Image]:
-    """The picture, header read; every failure inside the `with` becomes BrokenImage."""
+def opened(picture: Picture, *, at_once: bool = False) -> Iterator[ImageFile.ImageFile]:
+    """The picture, header read; every failure inside the `with` becomes BrokenImage. `at_once` reads all of the file first."""
     name = f"<{len(picture)} bytes>" if isinstance(picture, bytes) else os.fspath(picture)
     _hush_pillow()
     try:
-        with _file(picture) as file:
+        with _file(picture, at_once) as file:
             if file.seek(0, os.SEEK_END) == 0:
                 raise BrokenImage(name, "empty file")
             with Image.open(file, formats=_formats()) as image:
@@ -104,8 +104,13 @@ def _opened(picture: Picture) -> Iterator[Image.Image]:
         raise BrokenImage(name, _reason(error)) from error
 
 
-def _file(picture: Picture) -> BinaryIO:
-    return io.BytesIO(picture) if isinstance(picture, bytes) else open(picture, "rb")
+def _file(picture: Picture, at_once: bool) -> BinaryIO:
+    if isinstance(picture, bytes):
+        return io.BytesIO(picture)
+    if not at_once:
+        return open(picture, "rb")
+    with open(picture, "rb") as file:
+        return io.BytesIO(file.read())
 
 
 def _hush_pillow() -> None:
@@ -119,14 +124,22 @@ def _hush_pillow() -> None:
 
 def _decode(image: Image.Image, size: tuple[int, int] | None) -> tuple[Tensor, tuple[int, int]]:
     """-> [3, h, w] uint8, and the picture's own (h, w)"""
+    orientation, true_size = upright(image)
+    is_on_its_side = orientation >= 5
+    rgb = as_rgb(image) if size is None else _stretched(image, size[::-1] if is_on_its_side else size)
+    return torch.from_numpy(np.array(turned(rgb, orientation))).permute(2, 0, 1).contiguous(), true_size  # [3, h, w]
+
+
+def turned(rgb: Image.Image, orientation: int) -> Image.Image:
+    return rgb.transpose(UPRIGHT[orientation]) if orientation in UPRIGHT else rgb
+
+
+def upright(image: Image.Image) -> tuple[int, tuple[int, int]]:
+    """The EXIF orientation, and the (h, w) of the picture when it is upright."""
     if image.format not in ("JPEG", "MPO"):  # only these gain by knowing the wanted size before they are loaded
         image.load()  # turns a TIFF upright, and finds EXIF behind the pixels of a PNG
     orientation = _orientation(image)
-    is_on_its_side = orientation >= 5
-    true_size = (image.width, image.height) if is_on_its_side else (image.height, image.width)
-    rgb = _rgb(image) if size is None else _stretched(image, size[::-1] if is_on_its_side else size)
-    upright = rgb.transpose(UPRIGHT[orientation]) if orientation in UPRIGHT else rgb
-    return torch.from_numpy(np.array(upright)).permute(2, 0, 1).contiguous(), true_size  # [3, h, w]
+    return orientation, (image.width, image.height) if orientation >= 5 else (image.height, image.width)
 
 
 def _stretched(image: Image.Image, size: tuple[int, int]) -> Image.Image:
@@ -134,7 +147,7 @@ def _stretched(image: Image.Image, size: tuple[int, int]) -> Image.Image:
     drafted = image.draft("RGB", (width, height))  # JPEG at 1/8, 1/4 or 1/2, if that is still at least as large
     box = drafted[1] if drafted else None  # the last row and column may stand for less than a pixel
     # Pillow's bilinear grows with the scale: shrinking is antialiased.
-    return _rgb(image).resize((width, height), Image.Resampling.BILINEAR, box=box)
+    return as_rgb(image).resize((width, height), Image.Resampling.BILINEAR, box=box)
 
 
 def _orientation(image: Image.Image) -> int:
@@ -146,7 +159,7 @@ def _orientation(image: Image.Image) -> int:
     return int(value) if value in UPRIGHT else 1
 
 
-def _rgb(image: Image.Image) -> Image.Image:
+def as_rgb(image: Image.Image) -> Image.Image:
     """Transparent pictures go on white: they are mostly drawings and cut-outs made for a white page, and the colour
 
     stored under a transparent pixel is arbitrary, so dropping alpha would show what was never meant to be seen.

@@ -1,7 +1,9 @@
-"""From a source to the batches of step i, i+1, …: decoded by workers, cropped on the device, the same for any number of either."""
+"""From a source to the batches of step i, i+1, …: the same for any number of workers and devices."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
+from typing import Protocol
 
 import torch
 
@@ -9,55 +11,43 @@ from openjepa.core import seeding
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch
 from openjepa.data import transforms
+from openjepa.data.crop import Crop, Cropped, Wanted
 from openjepa.data.order import Order, Split
-from openjepa.data.pictures import Pictures, Raw
+
+
+class Croppable(Protocol):
+    """Pictures of one source that can be cropped in batches."""
+
+    def __len__(self) -> int: ...
+
+    def crops(self, wanted: Iterable[Wanted], crop: Crop, device: torch.device) -> Iterator[Cropped]: ...
 
 
 @dataclass(frozen=True)
 class Loader:
-    pictures: Pictures
+    pictures: Croppable
     order: Order
     split: Split
     seed: int
-    image_size: tuple[int, int]
-    crop_scale: tuple[float, float]
-    crop_aspect: tuple[float, float]
-    flip: bool
+    crop: Crop
     max_broken: float  # share of the source
     device: torch.device
     broken: dict[str, str] = field(default_factory=dict)  # path -> reason, grows as broken pictures are met
 
     def batches(self, start: int) -> Iterator[Batch]:
         """`split.accumulate` batches for each step from `start` on, without end."""
-        places = self._places(start)
-        raws = self.pictures.batches(self._indices(start))
-        for (step, accumulation_round), raw in zip(places, raws, strict=False):
-            self._remember(raw.broken)
-            yield self._crop(raw, step, self.split.rows(accumulation_round))
+        for cropped in self.pictures.crops(self.wanted(start), self.crop, self.device):
+            self._remember(cropped.broken)
+            yield Batch(cropped.images, cropped.index)
 
-    def _places(self, start: int) -> Iterator[tuple[int, int]]:
-        step = start
-        while True:
+    def wanted(self, start: int) -> Iterator[Wanted]:
+        """What `batches` is made of, before a picture is decoded."""
+        for step in count(start):
+            index = self.order.indices(step)
+            draws = transforms.draw_crops(self.split.batch_size, seeding.generator(self.seed, "crops", step))
             for accumulation_round in range(self.split.accumulate):
-                yield step, accumulation_round
-            step += 1
-
-    def _indices(self, start: int) -> Iterator[list[int]]:
-        for step, accumulation_round in self._places(start):
-            yield self.order.indices(step)[self.split.rows(accumulation_round)].tolist()
-
-    def _crop(self, raw: Raw, step: int, rows: slice) -> Batch:
-        draws = transforms.draw_crops(self.split.batch_size, seeding.generator(self.seed, "crops", step)).take(rows)
-        images = transforms.training(
-            raw.images.to(self.device, non_blocking=True),
-            raw.sizes,
-            draws,
-            size=self.image_size,
-            scale=self.crop_scale,
-            aspect=self.crop_aspect,
-            flip=self.flip,
-        )
-        return Batch(images, raw.index)
+                rows = self.split.rows(accumulation_round)
+                yield Wanted(index[rows], draws.take(rows))
 
     def _remember(self, broken: dict[str, str]) -> None:
         if broken.keys() <= self.broken.keys():

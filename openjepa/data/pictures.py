@@ -1,9 +1,10 @@
 """The decoded pictures of a source, in batches: kept in memory when they fit, else decoded on demand by worker processes."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from itertools import tee
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,11 +12,11 @@ from torch.utils.data import DataLoader
 
 from openjepa.core.contracts import Source
 from openjepa.core.errors import BadInput
-from openjepa.data import workers
+from openjepa.data import transforms, workers
+from openjepa.data.crop import Crop, Cropped, Wanted
 from openjepa.data.decoder import Decoded, Decoder, canvas_for
+from openjepa.data.progress import Track
 
-T = TypeVar("T")
-Track = Callable[[Iterable[T], str, int], Iterable[T]]  # draws a progress bar: items, words, how many
 CACHE_LIMIT = 4 * 2**30  # bytes of decoded pictures that `cache: auto` keeps in memory …
 CACHE_MEMORY_SHARE = 0.25  # … and at most this share of the memory that is free now
 
@@ -75,6 +76,22 @@ class Pictures:
             )
         )
 
+    def crops(self, wanted: Iterable[Wanted], crop: Crop, device: torch.device) -> Iterator[Cropped]:
+        """-> images [B, 3, h, w] normalised, cropped on the device, for each of `wanted`, which may go on for ever."""
+        ours, theirs = tee(wanted)  # workers read ahead
+        raws = self.batches(batch.index.tolist() for batch in theirs)
+        for batch, raw in zip(ours, raws, strict=False):
+            images = transforms.training(
+                raw.images.to(device, non_blocking=True),
+                raw.sizes,
+                batch.draws,
+                size=crop.size,
+                scale=crop.scale,
+                aspect=crop.aspect,
+                flip=crop.flip,
+            )
+            yield Cropped(images, raw.index, raw.broken)
+
     def _from_cache(self, chosen: Tensor) -> Raw:
         assert self.cached is not None
         cached = self.cached
@@ -84,11 +101,7 @@ class Pictures:
         first = self.decoder[0]
         if first.failure:
             raise BadInput(first.failure)
-        needed = first.image.numel() * len(self)
-        num_processes = int(
-            os.environ.get("LOCAL_WORLD_SIZE", "1")
-        )  # of torchrun on this machine; each keeps its own copy
-        return needed <= min(CACHE_LIMIT, CACHE_MEMORY_SHARE * _free_memory() / num_processes)
+        return first.image.numel() * len(self) <= memory_limit()
 
     def _decode_all(self, track: Track | None) -> Raw:
         source = self.decoder.source
@@ -102,6 +115,12 @@ class Pictures:
         if track is not None:
             parts = track(parts, "decoding pictures into memory", len(chunks))
         return _concatenate(parts, len(self))
+
+
+def memory_limit() -> float:
+    """Bytes of pictures that this process may keep; those that torchrun started beside it keep their own."""
+    num_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return min(CACHE_LIMIT, CACHE_MEMORY_SHARE * _free_memory() / num_processes)
 
 
 def _all_of(images: Tensor) -> Raw:

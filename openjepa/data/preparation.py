@@ -10,7 +10,8 @@ from torch import Tensor
 from openjepa.core import seeding
 from openjepa.core.contracts import Source
 from openjepa.data import transforms
-from openjepa.data.pictures import Pictures, Raw, Track
+from openjepa.data.pictures import Pictures, Raw
+from openjepa.data.progress import Track
 
 # Of the random views, as in the linear probes of I-JEPA and MAE: RandomResizedCrop's defaults, and flips.
 VIEW_SCALE = (0.08, 1.0)
@@ -27,7 +28,7 @@ class Preparation:
     def __call__(self, raw: Raw, num_pictures: int) -> Tensor:
         """-> [B, 3, h, w] normalised; `num_pictures` is the length of the whole source."""
         if self.view == 0 and self._is_whole(raw):
-            return transforms.normalise(raw.images.float())
+            return transforms.normalise(raw.images)
         flip = self._draws(raw, num_pictures).flip < 0.5 if self.view else None
         boxes = self._boxes(raw, num_pictures)
         return transforms.normalise(transforms.cut(raw.images, raw.sizes, boxes, self.size, flip))

@@ -80,9 +80,9 @@ def crop_resize(images: Tensor, boxes: Tensor, size: tuple[int, int], flip: Tens
 
 
 def normalise(images: Tensor) -> Tensor:
-    """[B, 3, h, w] in 0 … 255 -> channels of about zero mean and unit variance."""
+    """[B, 3, h, w] in 0 … 255, uint8 or float -> float channels of about zero mean and unit variance."""
     mean, std = (torch.tensor(values, device=images.device)[:, None, None] * 255 for values in (MEAN, STD))
-    return (images - mean) / std
+    return torch.sub(images, mean).div_(std)  # one new tensor, not two or three
 
 
 def training(

@@ -6,7 +6,7 @@ monitors → record → checkpoint. All randomness of step i is a function of i,
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
@@ -20,6 +20,7 @@ from openjepa.core.errors import OpenJepaError
 from openjepa.core.types import Batch, LossOutput, Step
 from openjepa.engine import device as devices
 from openjepa.engine import distributed, optim
+from openjepa.engine.pace import Pace
 
 
 class NotFinite(OpenJepaError):
@@ -49,7 +50,7 @@ class Training:
     clip: float | None
     precision: Literal["float32", "bfloat16"]
     device: torch.device
-    monitors: Iterable[tuple[int, Monitor]]  # (every so many steps, monitor)
+    monitors: Sequence[tuple[int, Monitor]]  # (every so many steps, monitor)
     record: Callable[[int, Mapping[str, float]], None]
     checkpoint_every: int
     save: Callable[[int], None]
@@ -61,9 +62,11 @@ def run(training: Training, start: int = 0) -> int:
     """Trains from step `start` to the end or to a requested stop; returns the number of steps done in all."""
     training.trained.train()
     batches = training.batches(start)
+    pace = Pace(max((every for every, _ in training.monitors), default=1))
     for index in range(start, training.total):
         view = _step(training, index, batches)
-        _observe(training, view)
+        pace.add(view.step_seconds, view.wait_seconds)
+        _observe(training, view, pace)
         done = index + 1
         stops = _is_check_due(training, index) and distributed.any_true(training.should_stop(), training.device)
         if stops or done == training.total or done % training.checkpoint_every == 0:
@@ -135,12 +138,13 @@ def _advice(what: str, index: int) -> str:
     )
 
 
-def _observe(training: Training, view: View) -> None:
+def _observe(training: Training, view: View, pace: Pace) -> None:
     """Due monitors look, their numbers are written down. Step 0 and the last step are always looked at."""
     index = view.step.index
     values: dict[str, float] = {}
     for every, monitor in training.monitors:
         if index % every == 0 or index == training.total - 1:
-            values.update(monitor(view))
+            seconds, waiting = pace.over(index % every or every)
+            values.update(monitor(replace(view, step_seconds=seconds, wait_seconds=waiting)))
     if values:
         training.record(index + 1, values)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from openjepa.data.pictures import Pictures, Raw, Track
+from openjepa.data.pictures import Pictures, Raw
 from openjepa.data.preparation import Preparation
+from openjepa.data.progress import Track
 from openjepa.probes import encoders
 
 PIXEL_SIDE = 32  # raw pixels of larger pictures are shrunk to this side, so that the floor stays a few thousand numbers

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from openjepa.core import schedule, seeding
 from openjepa.core.config import Above, NotNegative, Positive, Share
 from openjepa.core.errors import BadInput, OpenJepaError
-from openjepa.data.pictures import Pictures, Track
+from openjepa.data.pictures import Pictures
 from openjepa.data.preparation import Preparation
+from openjepa.data.progress import Track
 from openjepa.probes import encoders, layer_decay
 from openjepa.probes.training_views import Stream, Views
 

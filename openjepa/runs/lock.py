@@ -1,8 +1,5 @@
 """One process group at a time in a run folder: a second one is refused instead of mixing its files with the first's."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import IO
 
@@ -38,13 +35,3 @@ class Lock:
     ) -> None:
         if self._file is not None:
             self._file.close()
-
-
-@contextmanager
-def one_at_a_time(folder: Path) -> Iterator[None]:
-    """Waits until no other process is in here: for files that several may change, each for a moment."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield

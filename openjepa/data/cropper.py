@@ -1,0 +1,103 @@
+"""From pictures one by one to a batch of crops, on the CPU: what decoding processes do for training.
+
+Crops are whole pixels of the decoded picture and resized with antialiasing by torch's 8-bit kernel, as torchvision does it.
+A crop is taken while the picture is still in the processor's cache; what travels on is only what training will see.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from openjepa.core.contracts import Source
+from openjepa.data import transforms
+from openjepa.data.crop import Crop, Cropped, Wanted
+from openjepa.data.decoder import failure, first_sound
+from openjepa.data.reduced import Need, Reduced
+from openjepa.data.scratch import Scratch
+
+
+@runtime_checkable
+class Reducible(Source, Protocol):
+    """A source of picture files that can decode just large enough."""
+
+    def path(self, index: int) -> Path: ...
+
+    def reduced(self, index: int, needed: Need, scratch: Scratch) -> Reduced: ...
+
+
+class Shelf(Protocol):
+    """Where pictures come from, by place: decoded on demand, or decoded before and kept."""
+
+    def find(self, index: int) -> tuple[Reduced | None, dict[str, str]]:
+        """The picture or the next sound one, None if there is none; and path -> reason of those skipped."""
+        ...
+
+
+@dataclass(frozen=True)
+class OnDemand:
+    source: Reducible
+    needed: Need
+    scratch: Scratch
+
+    def find(self, index: int) -> tuple[Reduced | None, dict[str, str]]:
+        return first_sound(index, len(self.source), self._decode)
+
+    def _decode(self, index: int) -> Reduced:
+        return self.source.reduced(index, self.needed, self.scratch)
+
+
+@dataclass(frozen=True)
+class Cropper:
+    shelf: Shelf
+    crop: Crop
+
+    def __getitem__(self, wanted: Wanted) -> Cropped:
+        """-> images [B, 3, h, w] uint8"""
+        images = torch.empty(len(wanted.index), 3, *self.crop.size, dtype=torch.uint8)
+        boxes = _Boxes(wanted.draws, self.crop)
+        is_flipped = (wanted.draws.flip < 0.5).tolist()
+        broken: dict[str, str] = {}
+        for row, index in enumerate(wanted.index.tolist()):
+            picture, skipped = self.shelf.find(index)
+            broken |= skipped
+            if picture is None:
+                return Cropped(images, wanted.index, broken, failure(skipped))
+            view = cut(picture, boxes.of(picture.size, row), self.crop.size)
+            images[row] = view.flip(2) if self.crop.flip and is_flipped[row] else view
+        return Cropped(images, wanted.index, broken)
+
+
+class _Boxes:
+    """Drawn for the whole batch at once for each size of picture that occurs in it: mostly one, and then cheap."""
+
+    def __init__(self, draws: transforms.CropDraws, crop: Crop) -> None:
+        self.draws, self.crop = draws, crop
+        self.by_size: dict[tuple[int, int], list[list[float]]] = {}
+
+    def of(self, size: tuple[int, int], row: int) -> list[float]:
+        """Top, left, height and width, in pixels of the true picture."""
+        if size not in self.by_size:
+            sizes = torch.tensor(size).expand(len(self.draws.flip), 2)
+            boxes = transforms.crop_boxes(self.draws, sizes, scale=self.crop.scale, aspect=self.crop.aspect)
+            self.by_size[size] = boxes.tolist()
+        return self.by_size[size][row]
+
+
+def cut(picture: Reduced, box: list[float], size: tuple[int, int]) -> Tensor:
+    """-> [3, h, w] uint8"""
+    rows, columns = (
+        _whole(box[side], box[side + 2], picture.extent[side] / picture.size[side], picture.pixels.shape[side])
+        for side in (0, 1)
+    )
+    part = picture.pixels[rows, columns].permute(2, 0, 1)[None]  # [1, 3 or 4, rows, columns]
+    return functional.interpolate(part, size=size, mode="bilinear", antialias=True)[0, :3]
+
+
+def _whole(start: float, length: float, scale: float, num_pixels: int) -> slice:
+    """The nearest whole pixels, at least one."""
+    first = min(round(start * scale), num_pixels - 1)
+    return slice(first, max(round((start + length) * scale), first + 1))

@@ -85,6 +85,7 @@ class View:
     weight_decay: float
     step_seconds: float
     wait_seconds: float  # of the step's seconds, those spent waiting for data
+    batch: Batch | None = None  # of this process, in the last accumulation round
 
 
 class Monitor(Protocol):

@@ -171,8 +171,9 @@ def test_a_resolved_config_says_all_and_means_the_same_when_read_again() -> None
 
 def test_monitors_are_added_to_the_defaults_and_can_be_left_out() -> None:
     loaded = config.load({}, ["monitors.collapse=off", "monitors.loss.every=5"])
-    assert loaded.monitors == {"loss": {"every": 5}, "throughput": {}, "collapse": False}
-    assert len(build.watchers(build.resolve(loaded), steps_per_epoch=10, total=100)) == 2
+    others = {"throughput": {}, "prediction": {}, "gradients": {}}
+    assert loaded.monitors == {"loss": {"every": 5}, "collapse": False, **others}
+    assert len(build.watchers(build.resolve(loaded), steps_per_epoch=10, total=100)) == 4
 
 
 @pytest.mark.parametrize(

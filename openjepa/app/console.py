@@ -47,6 +47,7 @@ class TrainingProgress:
         self.began = time.perf_counter()
         self.last_line = -LINE_SECONDS
         self.values: dict[str, float] = {}
+        self.state = ""  # a word when something is wrong
         self.bar = _bar() if out.is_terminal and distributed.is_main() else None
 
     def __enter__(self) -> "TrainingProgress":
@@ -61,8 +62,9 @@ class TrainingProgress:
         if self.bar is not None:
             self.bar.stop()
 
-    def update(self, step: int, values: Mapping[str, float]) -> None:
+    def update(self, step: int, values: Mapping[str, float], state: str = "") -> None:
         self.values.update(values)
+        self.state = state
         if self.bar is not None:
             self.bar.update(self.task, completed=step, values=self._numbers())
             return
@@ -74,7 +76,7 @@ class TrainingProgress:
             sys.stderr.flush()
 
     def _numbers(self) -> str:
-        words = []
+        words = [self.state] if self.state else []
         for name, label, form in SHOWN:
             if name in self.values:
                 words.append(f"{label}{format(self.values[name], form)}")
@@ -83,7 +85,8 @@ class TrainingProgress:
 
 SHOWN = (
     ("train/loss", "loss ", ".4f"),
-    ("collapse/rankme", "rank ", ".1f"),
+    ("collapse/token_rank", "rank ", ".1f"),
+    ("prediction/skill", "skill ", ".2f"),
     ("probe/logistic", "probe ", ".1%"),
     ("throughput/images_per_second", "images/s ", ".0f"),
 )

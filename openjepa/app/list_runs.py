@@ -7,6 +7,7 @@ from typing import Any
 from openjepa.app import score
 from openjepa.core import config as configs
 from openjepa.core.errors import BadInput
+from openjepa.monitors import verdict
 from openjepa.runs import metrics
 from openjepa.runs.directory import RunFolder
 
@@ -41,6 +42,7 @@ def _row(run: RunFolder) -> dict[str, Any]:
         "steps": rows[-1]["step"] if rows else 0,
         "minutes": round(rows[-1]["wall"] / 60, 1) if rows else 0.0,
         "loss": round(losses[-1], 4) if losses else None,
+        "watch": verdict.judge(rows).kind,
         **_scores(run),
     }
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from openjepa.app import budget, build, console, resume, saving
+from openjepa.app import budget, build, console, resume, saving, watch
 from openjepa.core import config as configs
 from openjepa.core.config import Config
 from openjepa.core.contracts import Method, Source
@@ -20,10 +20,9 @@ from openjepa.data.loader import Loader
 from openjepa.data.spec import open_source
 from openjepa.engine import allocator, checkpoint, device, distributed, loop, optim
 from openjepa.engine.stopping import Stop
-from openjepa.runs import provenance
+from openjepa.runs import metrics, provenance
 from openjepa.runs.directory import RunFolder, write_broken, write_json, write_text
 from openjepa.runs.lock import Lock
-from openjepa.runs.metrics import Recorder
 
 GPU_CHECK_EVERY = 10  # asking a GPU for a number makes it wait; on a CPU we ask at every step
 
@@ -50,6 +49,7 @@ def pretrain(
 
 def _pretrain(config: Config, folder: RunFolder, resumes: bool, chosen: torch.device) -> Result:
     config = build.resolve(config)
+    watch.check(config)
     if not resumes:
         resume.check_new(folder)
     source = open_source(config.data.source, image_size=config.data.height_width)
@@ -134,14 +134,15 @@ class _Job:
         if distributed.is_main():
             self.folder.weights.unlink(missing_ok=True)  # of an earlier stop; until the end the checkpoints are newer
             self._set_status("running")
-        recorder = Recorder(self.folder.metrics, start=start) if distributed.is_main() else None
+        recorder = metrics.Recorder(self.folder.metrics, start=start) if distributed.is_main() else None
+        watching = watch.Watch(self.config.watch, metrics.read(self.folder.metrics) if distributed.is_main() else [])
         try:
             with Stop() as stop, console.TrainingProgress(training.total, start) as progress:
                 training = replace(
                     training,
-                    record=saving.Record(recorder, progress),
+                    record=saving.Record(recorder, progress, watching),
                     save=saving.Saver(self.folder, self.config, method, optimizer, loader),
-                    should_stop=lambda: stop.is_requested,
+                    should_stop=lambda: stop.is_requested or watching.wants_stop,
                 )
                 done = loop.run(training, start)
         except OpenJepaError:
@@ -153,6 +154,8 @@ class _Job:
                 recorder.close()
             if distributed.is_main() and loader.broken:
                 write_broken(self.folder, loader.broken)
+        if watching.wants_stop and done < training.total:
+            console.notice("watch=stop ends the run here; to go on all the same add --set watch=warn to --resume")
         return self._finish(method, done, training.total)
 
     def _training(self, method: Method, optimizer: torch.optim.Optimizer, loader: Loader) -> loop.Training:

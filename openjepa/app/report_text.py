@@ -12,6 +12,7 @@ from openjepa.app.report_parts import Section, figure_html, paragraph, table
 from openjepa.app.report_record import Record
 from openjepa.core import config as configs
 from openjepa.core.contracts import Method
+from openjepa.monitors import verdict
 from openjepa.viz import curves
 
 NUM_BROKEN_SHOWN = 10
@@ -71,7 +72,17 @@ def training(record: Record) -> Section:
     if not record.metrics:
         return Section("training", "Training", paragraph("The run has no metrics yet."))
     drawn = figure_html(curves.figure(record.metrics), "training curves")
-    return Section("training", "Training", paragraph(words.TRAINING) + drawn)
+    return Section("training", "Training", _verdict(record) + paragraph(words.TRAINING) + drawn)
+
+
+def _verdict(record: Record) -> str:
+    """What the watch says at the end, and what it said on the way."""
+    said, now = verdict.changes(record.metrics), verdict.judge(record.metrics)
+    since = f", since step {said[-1][0]}" if said else ""
+    text = f"<b>{escape(now.kind.capitalize())}</b>{since}: {escape(now.text)}."
+    past = "".join(f"<li>Step {step}: {escape(str(was))}.</li>" for step, was in said[:-1])
+    before = f"<details><summary>What the watch said before</summary><ul>{past}</ul></details>" if past else ""
+    return paragraph(text, "warning" if now.is_bad else "verdict") + before
 
 
 def broken(record: Record) -> Section | None:

@@ -5,9 +5,10 @@ random weights are the floors: only what lies above both was learned. The best o
 numbers are 95 % intervals over test pictures (and seeds, where there are several); the last column is in percentage
 points."""
 
-TRAINING = """The loss may rise while the model improves, because its targets move with it; so look at the collapse
-measures first. Healthy: <em>directions in use</em> stays well above 1 and grows in the long run, <em>spread over
-images</em> stays away from 0, <em>likeness</em> stays away from 1."""
+TRAINING = """The loss may rise while the model improves, because its targets move with it; so look at directions and
+skill first. Healthy: <em>directions in use by tokens</em> keeps most of its first value, <em>skill</em> rises above 0,
+<em>spread of predictions</em> above 0.05. Spread, likeness and directions of whole images may move either way: a part
+that all images share can grow in a healthy run."""
 
 MASKS = """The context encoder sees only the patches in full colour. From them the predictor must say what the
 target encoder finds in each tinted block; faded patches play no part in this draw. Every training step draws new

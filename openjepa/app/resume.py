@@ -22,6 +22,7 @@ HARMLESS = {
     "train.keep",
     "train.accumulate",
     "train.allocator",
+    "watch",
 }
 
 
@@ -59,13 +60,17 @@ def check_same_as_checkpoint(path: Path, config: Config) -> None:
 
 def _refuse_difference(stored: dict[str, Any], config: Config, where: str) -> None:
     wanted = yaml.safe_load(configs.dump(config))
-    rows = [row for row in configs.difference(stored, wanted) if row[0] not in HARMLESS]
+    rows = [row for row in configs.difference(stored, wanted) if not _is_harmless(row[0])]
     if rows:
         lines = "\n".join(f"  {path}: {before!r} in the run, {after!r} now" for path, before, after in rows)
         raise BadInput(
             f"the config differs from the one {where} was made with:\n{lines}\n"
             "use the run's own settings (openjepa pretrain --run DIR --resume), or start a new run"
         )
+
+
+def _is_harmless(path: str) -> bool:
+    return path in HARMLESS or path.startswith("monitors.")  # monitors look and change nothing
 
 
 def newest_checkpoint(folder: RunFolder) -> Path | None:

@@ -1,4 +1,4 @@
-"""What a run writes while it trains and at its end. Only rank 0 writes."""
+"""What a run writes while it trains and at its end. Only rank 0 writes, and only it has a watch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from safetensors.torch import save_file
 
 import openjepa
 from openjepa.app import console
+from openjepa.app.watch import Watch
 from openjepa.core import config as configs
 from openjepa.core.config import Config
 from openjepa.core.contracts import Method
@@ -19,15 +20,17 @@ from openjepa.runs.metrics import Recorder
 
 @dataclass(frozen=True)
 class Record:
-    """Numbers go to metrics.jsonl and to the person watching."""
+    """Numbers go to metrics.jsonl, to the watch and to the person at the screen."""
 
     recorder: Recorder | None  # None on other ranks
     progress: console.TrainingProgress
+    watch: Watch
 
     def __call__(self, step: int, values: Mapping[str, float]) -> None:
         if self.recorder is not None:
             self.recorder.write(step, values)
-            self.progress.update(step, values)
+            self.watch(step, values)
+            self.progress.update(step, values, state=self.watch.state)
 
 
 @dataclass(frozen=True)

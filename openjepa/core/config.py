@@ -99,7 +99,7 @@ class TrainConfig(Section):
 DEFAULT_EPOCHS = 100.0
 LENGTHS = ("epochs", "steps", "minutes")
 DEFAULT_METHOD = "ijepa"
-DEFAULT_MONITORS = ("loss", "throughput", "collapse")
+DEFAULT_MONITORS = ("loss", "throughput", "collapse", "prediction", "gradients")
 
 
 class Config(Section):
@@ -112,11 +112,18 @@ class Config(Section):
     monitors: Annotated[
         dict[str, dict[str, Any] | Literal[False]], BeforeValidator(lambda given: _with_default_monitors(given))
     ] = {}
+    # What to do about a run that goes wrong: say so, say so and end it, or nothing.
+    watch: Annotated[Literal["warn", "stop", "off"], BeforeValidator(lambda given: _as_word(given))] = "warn"
 
 
 def _with_name(given: Any) -> Any:
     """A method section that only changes an option speaks of the default method."""
     return {"name": DEFAULT_METHOD, **given} if isinstance(given, Mapping) else given
+
+
+def _as_word(given: Any) -> Any:
+    """YAML reads a bare `off` as false."""
+    return "off" if given is False else given
 
 
 def _with_default_monitors(given: Any) -> Any:

@@ -85,6 +85,7 @@ class View:
     weight_decay: float
     step_seconds: float  # the mean over the steps since this monitor last looked
     wait_seconds: float  # of these seconds, those spent waiting for data
+    batch: Batch | None = None  # of this process, in the last accumulation round
 
 
 class Monitor(Protocol):

@@ -81,6 +81,7 @@ def _step(training: Training, index: int, batches: Iterator[Batch]) -> View:
     began = time.perf_counter()
     lr, weight_decay = training.rates.at(index)
     optim.set_rates(training.optimizer, lr, weight_decay)
+    training.optimizer.zero_grad(set_to_none=True)  # now, so that monitors of the step before could look at them
     wait_seconds, loss = 0.0, torch.zeros((), device=training.device)
     for accumulation_round in range(training.accumulate):
         waiting = time.perf_counter()
@@ -93,11 +94,10 @@ def _step(training: Training, index: int, batches: Iterator[Batch]) -> View:
         loss += output.loss.detach() / training.accumulate
     norm = _clip(training, index)
     training.optimizer.step()
-    training.optimizer.zero_grad(set_to_none=True)
     training.method.after_update(step)
     seconds = time.perf_counter() - began
     output = replace(output, loss=loss)
-    return View(step, training.method, output, norm, lr, weight_decay, seconds, wait_seconds)
+    return View(step, training.method, output, norm, lr, weight_decay, seconds, wait_seconds, batch)
 
 
 def _gradients(training: Training, batch: Batch, step: Step, is_last: bool) -> LossOutput:

@@ -81,7 +81,8 @@ class IJEPA(Method):
         predictions = self.predict(batch, masks, step)  # [B, M, T, D]
         loss = self.distance(predictions, targets)
         sizes = {"masks/context_patches": _context_size(masks), "masks/target_patches": float(masks.targets.shape[2])}
-        return LossOutput(loss, sizes, {"predictions": predictions.detach(), "targets": targets})
+        looked_at = {"predictions": predictions.detach(), "targets": targets.detach(), "target_index": masks.targets}
+        return LossOutput(loss, sizes, looked_at)
 
     def masks(self, batch: Batch, step: Step) -> Masks:
         """Drawn for the global batch, so that an image's masks do not depend on how many processes share the work."""

@@ -1,17 +1,24 @@
-"""Is it learning something about images? Rank and spread of the targets, and how much of them is mere position.
+"""Has the encoder stopped telling images apart? Rank and spread of its features, and how much of a token is mere position.
 
-A falling loss says nothing when the target moves with the learner; these numbers do. Formulas: FACTS 7.3.
+Looked at are whole images of the step's batch through the encoder that evaluation uses, not the targets: those are
+normalised and perhaps centred, which blows the last noise of a collapsed encoder up to full size. One forward pass
+without gradients every 2 % of a run. Ranks are bounded by the images of one batch: compare them within a run, and
+between runs of one batch size. Formulas: FACTS 7.3.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from openjepa.core.config import DurationField
 from openjepa.core.contracts import View, monitors
 from openjepa.core.duration import Duration
+
+MOST_IMAGES = 256  # of this process's batch: bounds the time of a look
+MOST_TOKENS = 2048
 
 
 @monitors.register("collapse")
@@ -19,33 +26,67 @@ from openjepa.core.duration import Duration
 class Collapse:
     every: DurationField = Duration(2, "percent")
 
+    @torch.no_grad()
     def __call__(self, view: View) -> Iterable[tuple[str, float]]:
-        targets, predictions = view.output.tensors.get("targets"), view.output.tensors.get("predictions")
-        if targets is None or predictions is None:
-            return
-        pooled = targets.float().flatten(1, 2).mean(dim=1)  # [B, D]
-        yield "collapse/rankme", rankme(pooled)
-        yield "collapse/feature_std", relative_std(pooled)
-        yield "collapse/mean_cosine", mean_cosine(pooled)
-        yield "collapse/prediction_std", predictions.float().std(dim=0).mean().item()
+        if view.batch is None or len(view.batch.images) < 2:
+            return []
+        tokens = view.method.encoder(view.batch.images[:MOST_IMAGES]).float()  # [B, N, D]
+        pooled = tokens.mean(dim=1)  # [B, D], what probes see
+        return [
+            ("collapse/rankme", rankme(pooled)),
+            ("collapse/effective_rank", effective_rank(pooled)),
+            ("collapse/token_rank", token_rank(tokens)),
+            ("collapse/feature_std", relative_std(pooled)),
+            ("collapse/mean_cosine", mean_cosine(pooled)),
+            ("collapse/position_share", position_share(tokens)),
+        ]
 
 
 def rankme(features: Tensor) -> float:
     """[S, D] -> the number of directions in use, 1 … min(S, D): exp of the entropy of the singular values (Garrido et al. 2023)."""
-    singular = torch.linalg.svdvals(features.float())
-    share = singular / singular.sum().clamp(min=1e-12) + 1e-7
+    return _perplexity(torch.linalg.svdvals(features.float()))
+
+
+def effective_rank(features: Tensor) -> float:
+    """[S, D] -> the same of the eigenvalues of the covariance: what all images share counts as nothing, small directions little."""
+    centred = features.float() - features.float().mean(dim=0)
+    return _perplexity(torch.linalg.svdvals(centred).square())
+
+
+def token_rank(tokens: Tensor) -> float:
+    """[B, N, D] -> RankMe of what distinguishes tokens from the others at their place, of at most MOST_TOKENS of them.
+
+    The number that agreed with probes when others did not (docs/watch.md): a mean that all images share may grow in a
+    healthy run and drowns the ranks and cosines of pooled features, and a batch has many more tokens than images.
+    """
+    centred = (tokens - tokens.mean(dim=0)).flatten(0, 1)  # [B·N, D]
+    return rankme(centred[:: max(-(-len(centred) // MOST_TOKENS), 1)])
+
+
+def _perplexity(weights: Tensor) -> float:
+    share = weights / weights.sum().clamp(min=1e-12) + 1e-7
     return torch.exp(-(share * share.log()).sum()).item()
 
 
 def relative_std(features: Tensor) -> float:
     """[S, D] -> mean over channels of the spread over images, after scaling every image to length √D; 0 is collapse."""
-    unit = torch.nn.functional.normalize(features.float(), dim=1) * features.shape[1] ** 0.5
+    unit = F.normalize(features.float(), dim=1) * features.shape[1] ** 0.5
     return unit.std(dim=0).mean().item()
 
 
 def mean_cosine(features: Tensor) -> float:
     """[S, D] -> the average cosine of two different images; 1 is collapse."""
-    unit = torch.nn.functional.normalize(features.float(), dim=1)
+    unit = F.normalize(features.float(), dim=1)
     total = unit.sum(dim=0)
     count = len(unit)
     return ((total @ total - count) / (count * (count - 1))).item()
+
+
+def position_share(tokens: Tensor) -> float:
+    """[B, N, D] -> of all that distinguishes tokens, the share that place alone explains: 1 is where, not what.
+
+    Never quite 0: the mean of B images has 1/B of their own spread left in it.
+    """
+    centred = tokens - tokens.mean(dim=(0, 1))
+    of_places = centred.mean(dim=0).square().mean()  # of [N, D]
+    return (of_places / centred.square().mean().clamp(min=1e-12)).item()

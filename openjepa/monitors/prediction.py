@@ -1,0 +1,70 @@
+"""Do predictions say what a picture shows, or only what is usual at that place?
+
+skill = 1 - loss / loss of the best answer that knows the place and not the picture (FACTS 7.3), in the method's own
+loss: 1 is perfect, 0 is no use made of the context. Needs the tensors "predictions", "targets" and "target_index" of
+the step and a method with a `distance`; without one of them it says nothing.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from openjepa.core.config import DurationField
+from openjepa.core.contracts import View, monitors
+from openjepa.core.duration import Duration
+
+MOST_IMAGES = 256  # of this process's batch: bounds time and memory
+Distance = Callable[[Tensor, Tensor], Tensor]  # [..., D] twice -> scalar
+
+
+@monitors.register("prediction")
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    every: DurationField = Duration(2, "percent")
+
+    def __call__(self, view: View) -> Iterable[tuple[str, float]]:
+        found = [view.output.tensors.get(name) for name in ("predictions", "targets", "target_index")]
+        distance = getattr(view.method, "distance", None)
+        if distance is None or any(tensor is None for tensor in found):
+            return []
+        predictions, targets, index = (tensor[:MOST_IMAGES].flatten(1, 2) for tensor in found if tensor is not None)
+        if len(targets) < 2:
+            return []
+        return [
+            ("prediction/skill", skill(predictions.float(), targets.float(), index, distance)),
+            ("prediction/std", spread(predictions.float(), targets.float(), index)),
+        ]
+
+
+def skill(predictions: Tensor, targets: Tensor, index: Tensor, distance: Distance) -> float:
+    """[B, I, D] twice, places [B, I] -> how much of the loss of answering with the mean of a place is saved.
+
+    The mean of n pictures that include the asked one comes too near to it, their mean without it not near enough;
+    √(n/(n-1)), Bessel's correction, gives the squared error that the mean of endless pictures would have.
+    """
+    deviation, count = _from_place_means(targets, index)
+    is_known = count > 1  # a place asked of one picture has no mean to compare with
+    scale = (count / (count - 1).clamp(min=1)).sqrt()[..., None]
+    guess = targets - scale * deviation
+    truth = targets[is_known]  # [K, D]
+    return 1 - (distance(predictions[is_known], truth) / distance(guess[is_known], truth).clamp(min=1e-12)).item()
+
+
+def spread(predictions: Tensor, targets: Tensor, index: Tensor) -> float:
+    """[B, I, D] twice, places [B, I] -> how much predictions of one place differ between pictures, relative to targets."""
+    ours, theirs = (_from_place_means(tokens, index)[0].square().mean() for tokens in (predictions, targets))
+    return (ours / theirs.clamp(min=1e-12)).sqrt().item()
+
+
+def _from_place_means(tokens: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """[B, I, D], [B, I] -> each token minus the mean of its place over pictures, and of how many pictures that is.
+
+    A place asked twice of one picture, by overlapping blocks, counts once.
+    """
+    num_places, dim = int(index.max()) + 1, tokens.shape[2]
+    held = tokens.new_zeros(len(tokens), num_places, dim)
+    held.scatter_(1, index[..., None].expand_as(tokens), tokens)  # [B, N, D]
+    count = tokens.new_zeros(len(tokens), num_places).scatter_(1, index, 1.0).sum(dim=0)  # [N]
+    means = held.sum(dim=0) / count.clamp(min=1)[:, None]  # [N, D]
+    return tokens - means[index], count[index]

@@ -117,6 +117,12 @@ def test_normalising_uses_imagenets_statistics() -> None:
     assert torch.allclose(transforms.normalise(grey)[0, :, 0, 0], expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("number", [0, 1, 5, 100])
+def test_normalising_bytes_in_pieces_changes_no_bit(number: int) -> None:
+    images = torch.randint(0, 256, (number, 3, 64, 80), dtype=torch.uint8)
+    assert torch.equal(transforms.normalise(images), transforms.normalise(images.float()))
+
+
 # --- decoded pictures and batches ---
 
 

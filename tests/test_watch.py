@@ -105,6 +105,13 @@ def test_a_monitor_without_its_tensors_says_nothing(name: str, tiny_encoder) -> 
     assert list(monitors[name]()(view(IJEPA(tiny_encoder), LossOutput(torch.zeros(())), None))) == []
 
 
+def test_broken_weights_are_left_to_the_loop(tiny_encoder) -> None:
+    method = IJEPA(tiny_encoder)
+    method.encoder.norm.weight.fill_(math.inf)
+    batch = Batch(draw(4, 3, 32, 32), torch.arange(4))
+    assert list(monitors["collapse"]()(view(method, LossOutput(torch.zeros(())), batch))) == []
+
+
 def view(method: IJEPA, output: LossOutput, batch: Batch | None) -> View:
     return View(Step(0, 10, 0, 4, slice(0, 4)), method, output, 0.0, 0.0, 0.0, 1.0, 0.0, batch)
 

@@ -22,7 +22,7 @@ WORDS = {
     "collapse/feature_std": ("Spread over images", "0 is collapse"),
     "collapse/mean_cosine": ("Likeness of two images (cosine)", "1 is collapse"),
     "collapse/position_share": ("Share of mere position", "1: tokens say where, not what"),
-    "collapse/rankme": ("Directions of images (RankMe)", "1 is collapse"),
+    "collapse/rankme": ("Directions in use (RankMe)", "of pooled features; 1 is collapse"),
     "collapse/effective_rank": ("Directions, centred", "1: a single one is left"),
     "train/gradient_norm": ("Length of the gradient", "spikes mean an unstable run"),
     "gradients/context_encoder": ("… in the context encoder", "0: the context is not used"),

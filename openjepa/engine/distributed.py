@@ -1,6 +1,7 @@
 """One process or many, under `torchrun`. Everything here is an identity when there is one process."""
 
 import os
+import warnings
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -40,7 +41,9 @@ def wrap(method: nn.Module) -> nn.Module:
     """Gradients are averaged over processes; buffers are kept equal by the methods themselves."""
     if not dist.is_initialized():
         return method
-    return DistributedDataParallel(method, broadcast_buffers=False)
+    with warnings.catch_warnings():  # torch 2.13 has a new name for it, which older ones do not know
+        warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated", category=FutureWarning)
+        return DistributedDataParallel(method, broadcast_buffers=False)
 
 
 def mean(value: Tensor) -> Tensor:

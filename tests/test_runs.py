@@ -163,6 +163,7 @@ def test_nothing_moves_when_the_loss_is_not_finite(tmp_path: Path, monkeypatch: 
     )
     monkeypatch.setattr(torch.optim.AdamW, "step", lambda self, *_: updates.append(0) or update(self))
     settings = {"data": {"source": "scenes:32", "image_size": 32}, "model": {"name": "vit-nano/8"}}
+    settings["monitors"] = {"prediction": False}  # it measures distances, too
     with pytest.raises(OpenJepaError, match="the loss of step 2 is not finite"):
         openjepa.pretrain({**settings, "train": {"steps": 4, "batch_size": 8}}, run=tmp_path / "run")
     assert len(updates) == 2

@@ -81,6 +81,11 @@ def test_a_place_asked_twice_of_one_picture_counts_once() -> None:
     assert prediction.skill(targets + 1, targets, index, F.mse_loss) == pytest.approx(1 - 1 / 2)
 
 
+def test_without_a_place_asked_of_two_pictures_there_is_no_skill() -> None:
+    targets, index = draw(2, 1, 4), torch.tensor([[0], [1]])
+    assert math.isnan(prediction.skill(targets, targets, index, F.mse_loss))
+
+
 def test_the_same_answer_for_every_picture_has_no_spread() -> None:
     targets = draw(3, 9, 4)
     assert prediction.spread(draw(1, 9, 4).expand(3, 9, 4), targets, PLACES) == pytest.approx(0, abs=1e-6)

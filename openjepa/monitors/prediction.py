@@ -5,6 +5,7 @@ loss: 1 is perfect, 0 is no use made of the context. Needs the tensors "predicti
 the step and a method with a `distance`; without one of them it says nothing.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -31,15 +32,17 @@ class Prediction:
         predictions, targets, index = (tensor[:MOST_IMAGES].flatten(1, 2) for tensor in found if tensor is not None)
         if len(targets) < 2:
             return []
-        return [
-            ("prediction/skill", skill(predictions.float(), targets.float(), index, distance)),
-            ("prediction/std", spread(predictions.float(), targets.float(), index)),
-        ]
+        values = {
+            "prediction/skill": skill(predictions.float(), targets.float(), index, distance),
+            "prediction/std": spread(predictions.float(), targets.float(), index),
+        }
+        return [(name, value) for name, value in values.items() if math.isfinite(value)]
 
 
 def skill(predictions: Tensor, targets: Tensor, index: Tensor, distance: Distance) -> float:
-    """[B, I, D] twice, places [B, I] -> how much of the loss of answering with the mean of a place is saved.
+    """[B, I, D] twice, places [B, I] -> the share saved of the loss of answering with the mean of a place.
 
+    nan when no place is asked of two pictures.
     The mean of n pictures that include the asked one comes too near to it, their mean without it not near enough;
     √(n/(n-1)), Bessel's correction, gives the squared error that the mean of endless pictures would have.
     """

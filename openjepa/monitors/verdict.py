@@ -2,7 +2,7 @@
 
 A pure function of what metrics.jsonl holds, so the console, a resumed run and the report all say the same. The rules stand
 in RULES; the first that has something to say speaks. A comparison with nan is false: a rule without its numbers is
-silent. Thresholds come from FACTS 7.2 and 7.3 and from the runs in docs/watch.md, whose names are given here.
+silent. Thresholds come from FACTS 7.2 and 7.3 and from the runs in docs/watch.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,10 +24,7 @@ LOSS_EXPLODES = 1.5  # times the first loss; healthy runs stayed below 1.0, a le
 GRADIENT_EXPLODES = 10.0  # times the first; healthy runs stayed below 1, single spikes aside
 SPREAD_LOST = 0.25  # of the first, without skill; a run that came back from a dip had kept 0.29 …
 SPREAD_LOW, LONG = 0.5, 20  # … and stayed below one half for 13 looks at the default pace of 50 a run
-RANK_NARROW, RANK_LOST = (
-    0.55,
-    0.25,
-)  # of the first; runs better than random weights kept 0.69, worse ones had 0.50 and less
+RANK_NARROW, RANK_LOST = 0.55, 0.25  # of the first; runs above random weights kept 0.69, those below had 0.50 and less
 MOSTLY_PLACE, TINY_LOSS = 0.5, 0.05  # FACTS 7.2: 0.005 is collapse, 0.1 is a healthy ViT-H; small runs: 0.01 to 0.03
 NO_SKILL = 0.02
 PATIENCE = 500  # steps, and LONG looks; learning runs had skill after 20 to 230 steps

@@ -19,6 +19,7 @@ VERBS = [
     "runs",
     "bench masks",
     "bench step",
+    "bench scaling",
     "bench data",
     "bench features",
     "bench probes",

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 import openjepa
 import runner
+from openjepa.app import build, resume
+from openjepa.core import config as configs
 from openjepa.core.errors import BadInput
 from openjepa.engine import checkpoint, device
 from openjepa.monitors import collapse
@@ -184,3 +187,13 @@ def test_compiled_networks_train_the_same_model(run: Path, tmp_path: Path, monke
     ours, theirs = (openjepa.load(folder).state_dict() for folder in (result.folder, run))
     assert len(compiled) == 3
     assert all(torch.allclose(ours[name], theirs[name], atol=1e-6) for name in theirs)
+
+
+def test_a_run_from_before_an_option_existed_may_go_on() -> None:
+    config = build.resolve(configs.load({}, ["model.name=vit-nano/8", "data.image_size=32"]))
+    stored = yaml.safe_load(configs.dump(config))
+    del stored["method"]["num_contexts"]
+    resume._refuse_difference(stored, config, "somewhere")
+    stored["method"]["loss"] = "l2"
+    with pytest.raises(BadInput, match=r"method\.loss: 'l2' in the run"):
+        resume._refuse_difference(stored, config, "somewhere")

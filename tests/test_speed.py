@@ -13,7 +13,6 @@ from openjepa.viz import scaling
 COUNT_FAULTS = """
 import resource, torch
 from openjepa.engine import allocator
-from openjepa.viz import scaling
 told = allocator.tune("{wanted}")
 for _ in range(20):  # aligned blocks leave gaps at first, which later ones fill
     torch.ones(2**24)  # 64 MiB; up to 32 MiB glibc learns to keep by itself

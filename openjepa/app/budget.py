@@ -21,13 +21,13 @@ BUSY = 1.5  # processes that want to run for each core; above it the steps we ti
 
 def steps_within(minutes: float, trial: loop.Training) -> int:
     """Runs some steps of `trial` and returns how many fit into what is left of the budget."""
+    warning = crowd(_load(), os.cpu_count() or 1)  # now, before our own work counts as load
     began = time.perf_counter()
     clock = _Clock(began + 60 * minutes * SHARE)
     loop.run(replace(trial, monitors=[], checkpoint_every=trial.total, check_every=1, should_stop=clock))
     left = 60 * minutes - (time.perf_counter() - began)
     steps = distributed.from_main(max(round(OVERHEAD * left / clock.seconds_per_step), 1))
     console.notice(f"{minutes:g} minutes are about {steps} steps of {clock.seconds_per_step:.3f} s")
-    warning = crowd(_load(), os.cpu_count() or 1)
     if warning:
         console.notice(warning)
     return steps

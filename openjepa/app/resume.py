@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 from safetensors import safe_open
 
-from openjepa.app import console
+from openjepa.app import build, console
 from openjepa.core import config as configs
 from openjepa.core.config import Config
 from openjepa.core.errors import BadInput
@@ -59,8 +59,9 @@ def check_same_as_checkpoint(path: Path, config: Config) -> None:
 
 
 def _refuse_difference(stored: dict[str, Any], config: Config, where: str) -> None:
-    wanted = yaml.safe_load(configs.dump(config))
-    rows = [row for row in configs.difference(stored, wanted) if not _is_harmless(row[0])]
+    # Options that are newer than the run have their defaults, which do what the run did.
+    known, wanted = (yaml.safe_load(configs.dump(each)) for each in (build.resolve(configs.load(stored)), config))
+    rows = [row for row in configs.difference(known, wanted) if not _is_harmless(row[0])]
     if rows:
         lines = "\n".join(f"  {path}: {before!r} in the run, {after!r} now" for path, before, after in rows)
         raise BadInput(

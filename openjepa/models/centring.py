@@ -37,17 +37,21 @@ class Centring(nn.Module):
             self.register_buffer("new_covariance", torch.zeros(dim, dim), persistent=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """[B, N, D] -> [B, N, D]: only what differs between images is left to predict."""
-        centred = tokens.float() - self.mean
-        if self.training:
-            self._note(tokens.float(), centred)
-        return centred @ self.whitener if self.whitens else centred
+        """[B, N, D] -> [B, N, D]: only what differs between images is left to predict; in float32 also under autocast."""
+        with torch.autocast(tokens.device.type, enabled=False):
+            tokens = tokens.float()
+            if self.training:
+                self._note(tokens)
+            centred = tokens - self.mean
+            return centred @ self.whitener if self.whitens else centred
 
-    def _note(self, tokens: Tensor, centred: Tensor) -> None:
+    def _note(self, tokens: Tensor) -> None:
         self.num_new += 1
-        self.new_mean += tokens.mean(dim=0)
+        mean = tokens.mean(dim=0)
+        self.new_mean += mean
         if self.whitens:
-            flat = centred.flatten(0, 1)  # [B·N, D]
+            # Around the batch's own mean: the running one is zero at first, and places would count as spread.
+            flat = (tokens - mean).flatten(0, 1)  # [B·N, D]
             self.new_covariance += flat.T @ flat / len(flat)
 
     @torch.no_grad()
@@ -59,7 +63,8 @@ class Centring(nn.Module):
         self._move(self.mean, self.new_mean, weight)
         if self.whitens:
             self._move(self.covariance, self.new_covariance, weight)
-            if index < REFRESH or index % REFRESH == 0:
+            is_due = index < REFRESH or index % REFRESH == 0
+            if is_due and self.covariance.isfinite().all():  # else the loop will say what is wrong, in words
                 self.whitener.copy_(inverse_root(self.covariance))
         self.num_new = 0
 

@@ -29,14 +29,20 @@ class Prediction:
         distance = getattr(view.method, "distance", None)
         if distance is None or any(tensor is None for tensor in found):
             return []
-        predictions, targets, index = (tensor[:MOST_IMAGES].flatten(1, 2) for tensor in found if tensor is not None)
-        if len(targets) < 2:
+        num_images = len(view.batch.images) if view.batch is not None else len(found[0])  # type: ignore[arg-type]
+        if num_images < 2:
             return []
+        predictions, targets, index = (_by_image(tensor, num_images) for tensor in found if tensor is not None)
         values = {
             "prediction/skill": skill(predictions.float(), targets.float(), index, distance),
             "prediction/std": spread(predictions.float(), targets.float(), index),
         }
         return [(name, value) for name, value in values.items() if math.isfinite(value)]
+
+
+def _by_image(tensor: Tensor, num_images: int) -> Tensor:
+    """[B·C, M, T, ...] -> [B, C·M·T, ...], of at most MOST_IMAGES: all that was asked of one picture belongs together."""
+    return tensor.unflatten(0, (num_images, -1)).flatten(1, 3)[:MOST_IMAGES]
 
 
 def skill(predictions: Tensor, targets: Tensor, index: Tensor, distance: Distance) -> float:

@@ -187,6 +187,8 @@ def test_bench_answers_in_json(call) -> None:
     code, out, _ = call("bench", "step", "--model", "vit-nano/8", "--batch-size", "4", "--steps", "2", "--json")
     found = json.loads(out)
     assert code == 0 and found["images per second"] > 0 and 0 < found["share of peak"] < 1.5
+    code, _, errors = call("bench", "step", "--batch-size", "4")
+    assert code == 2 and "need a --model" in errors
 
 
 def test_a_plan_answers_in_words_and_in_json(call) -> None:

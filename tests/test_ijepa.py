@@ -222,6 +222,23 @@ def test_whitened_targets_spread_alike_in_every_direction() -> None:
     assert before[-1] / before[4] > 5 and after[-1] / after[4] < 1.6
 
 
+def test_a_batch_in_parts_is_whitened_like_the_batch() -> None:
+    """Each part has a mean of its own; only that of all counts. Against torch.cov of what is left of each place."""
+    whole, parts = Centring(4, 6, "whiten"), Centring(4, 6, "whiten")
+    for index in range(2):
+        tokens = torch.randn(8, 4, 6, generator=torch.Generator().manual_seed(index)) + 3 * torch.randn(4, 6)
+        whole(tokens)
+        for part in tokens.split(2):
+            parts(part)
+        whole.update(index)
+        parts.update(index)
+        if index == 0:
+            spread = torch.cov((tokens - tokens.mean(dim=0)).flatten(0, 1).T, correction=0)
+            torch.testing.assert_close(whole.covariance, spread, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(whole.mean, parts.mean)
+    torch.testing.assert_close(whole.covariance, parts.covariance, atol=1e-5, rtol=1e-4)
+
+
 def test_whitening_stays_in_float32_under_autocast() -> None:
     centring, tokens = Centring(4, 16, "whiten"), torch.randn(8, 4, 16)
     with torch.autocast("cpu", torch.bfloat16):

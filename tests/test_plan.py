@@ -49,6 +49,12 @@ def test_flops_agree_with_a_count_by_hand() -> None:
     assert work.backward == 2 * trained - context * embed  # nobody asks for the gradient of pixels
 
 
+def test_the_target_encoder_keeps_its_work_when_its_blocks_are_averaged() -> None:
+    """Then its blocks are called one by one, and the final norm, which has no matrix product, is not."""
+    averaged, plain = counted("method.target_blocks=2"), counted()
+    assert averaged.forward == plain.forward
+
+
 def test_flops_agree_with_what_bench_counts_on_a_real_step() -> None:
     config = small()
     real = bench_step.StepBench(config, torch.device("cpu")).flops(0) / config.train.batch_size
@@ -122,11 +128,16 @@ def test_a_run_of_minutes_takes_these_minutes() -> None:
 
 
 def test_advice_of_a_plan_that_does_not_fit_makes_it_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    fixed = plan(small()).ddp
-    memory = (fixed.fixed + 0.3 * fixed.activations) / plan_memory.GIB / plan_memory.USABLE
+    alone, of_four = plan(small()).ddp, plan(small(), gpus=4).ddp
+    memory = (alone.fixed + 0.3 * alone.activations) / plan_memory.GIB / plan_memory.USABLE
     monkeypatch.setitem(plan_gpus.GPUS, "card", plan_gpus.Gpu("card", 1, 1, memory, 1))
-    assert "train.accumulate=4, or --gpus 4, or" in plan_words.verdict(plan(small(), gpu="card"))
+    said = plan_words.verdict(plan(small(), gpu="card"))
+    assert "train.accumulate=4, or" in said and "--gpus" not in said, "the buckets of DDP would not fit"
     assert plan_words.verdict(plan(small("train.accumulate=4"), gpu="card")).startswith("fits with DDP")
+    memory += (of_four.fixed - alone.fixed) / plan_memory.GIB / plan_memory.USABLE
+    monkeypatch.setitem(plan_gpus.GPUS, "card", plan_gpus.Gpu("card", 1, 1, memory, 1))
+    assert "--gpus 4" in plan_words.verdict(plan(small(), gpu="card"))
+    assert plan_words.verdict(plan(small(), gpu="card", gpus=4)).startswith("fits with DDP")
     monkeypatch.setitem(plan_gpus.GPUS, "card", plan_gpus.Gpu("card", 1, 1, memory / 100, 1))
     assert "a smaller model" in plan_words.verdict(plan(small(), gpu="card"))
 

@@ -5,8 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from openjepa.app import bench_scaling, bench_step, budget
+from openjepa.app import bench_scaling, bench_step, budget, build
+from openjepa.core import config as configs
 from openjepa.engine import allocator
 from openjepa.viz import scaling
 
@@ -59,6 +61,19 @@ def test_a_shape_that_cannot_be_built_says_why(monkeypatch) -> None:
     monkeypatch.setattr(bench_step, "SHAPES", (("vit-nano/7", 32, 4, "joint"),))
     with pytest.raises(bench_step.OpenJepaError, match="not a multiple of patch size 7"):
         bench_step.shapes([], num_steps=1)
+
+
+def test_a_timed_update_moves_the_weights_and_gradients_are_of_one_step() -> None:
+    words = ["model.name=vit-nano/8", "data.image_size=32", "train.batch_size=2"]
+    bench = bench_step.StepBench(build.resolve(configs.load({}, words)), torch.device("cpu"))
+    bench.gradients()
+    first = [p.grad.clone() for p in bench.method.parameters() if p.grad is not None]
+    bench.gradients()
+    second = [p.grad for p in bench.method.parameters() if p.grad is not None]
+    assert all(torch.equal(*pair) for pair in zip(first, second, strict=True)), "not added up"
+    for _ in range(3):
+        bench.update()
+    assert {int(state["step"]) for state in bench.optimizer.state.values()} == {3}
 
 
 def test_exponents_say_how_fast_a_cost_grows() -> None:

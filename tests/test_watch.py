@@ -157,7 +157,7 @@ def rows(looks: int = 10, **ends: float) -> list[dict[str, Any]]:
         ({"feature_std": 0.05}, "healthy", "skill"),  # what all images share grows: healthy target_blocks=4
         ({"token_rank": 10}, "watch out", "target_blocks"),
         ({"token_rank": 3}, "collapsing", "from 20.0 to 3.0"),
-        ({"position_share": 0.8, "loss": 0.02, "skill": -0.1}, "watch out", "method.target_centering=position"),
+        ({"position_share": 0.8, "loss": 0.02, "skill": -0.1}, "watch out", "method.target_centering=whiten"),
         ({"position_share": 0.8}, "healthy", "skill"),
         ({"loss": 0.9}, "diverging", "from 0.3 to 0.9"),
         ({"gradient_norm": 5.0}, "diverging", "gradient norm"),
@@ -191,7 +191,12 @@ def test_one_odd_batch_and_numbers_that_are_none_decide_nothing() -> None:
     assert verdict.judge(seen).kind == "healthy"
 
 
-def test_old_runs_without_the_new_numbers_are_judged_by_what_there_is() -> None:
+def test_a_run_from_before_the_watch_is_told_that_and_not_a_wrong_reason() -> None:
+    found = verdict.judge([{"step": step, "collapse/rankme": 9.0, "train/loss": 0.3} for step in range(1, 9)])
+    assert found.kind == "unknown" and "older than the watch" in found.text
+
+
+def test_runs_without_skill_and_spread_are_judged_by_what_there_is() -> None:
     kept = ("step", "collapse/token_rank", "train/loss")
     assert verdict.judge([{key: row[key] for key in kept} for row in rows()]).kind == "healthy"
 

@@ -70,8 +70,7 @@ def _median(call: Callable[[], object]) -> float:
 def exponents(points: list[Point]) -> list[dict[str, Any]]:
     """A row for each sweep: how fast each part grows from its first to its last point."""
     rows = []
-    for sweep in dict.fromkeys(point.sweep for point in points):
-        mine = [point for point in points if point.sweep == sweep]
+    for sweep, mine in _by_sweep(points).items():
         first, last = mine[0], mine[-1]
         growth = math.log(last.value / first.value)
         found = {
@@ -85,8 +84,12 @@ def exponents(points: list[Point]) -> list[dict[str, Any]]:
 def curves(points: list[Point]) -> dict[str, tuple[list[float], dict[str, list[float]]]]:
     """What viz/scaling.py draws: for each sweep its sizes, and the milliseconds of each part."""
     drawn = {}
-    for sweep in dict.fromkeys(point.sweep for point in points):
-        mine = [point for point in points if point.sweep == sweep]
+    for sweep, mine in _by_sweep(points).items():
         parts = {part: [point.milliseconds[part] for point in mine] for part in mine[0].milliseconds}
         drawn[sweep] = ([float(point.value) for point in mine], parts)
     return drawn
+
+
+def _by_sweep(points: list[Point]) -> dict[str, list[Point]]:
+    sweeps = dict.fromkeys(point.sweep for point in points)
+    return {sweep: [point for point in points if point.sweep == sweep] for sweep in sweeps}

@@ -5,14 +5,15 @@ peak memory and the allocator are properties of a process.
 """
 
 import json
-import resource
-import statistics
 import subprocess
 import sys
+from dataclasses import dataclass, fields
 from functools import partial
+from statistics import mean, median
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -57,6 +58,16 @@ def _in_own_process(model: str, image_size: int, batch_size: int, num_steps: int
     return json.loads(done.stdout)
 
 
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one step and of what belongs to it, and the peak measured just before."""
+
+    step: float
+    masks: float
+    crops: float
+    peak: float  # FLOP/s
+
+
 def step(words: list[str], *, num_steps: int) -> dict[str, Any]:
     """A real optimiser step on pictures that are already there; steps and peak measurements alternate."""
     config = build.resolve(configs.load({}, words))
@@ -65,32 +76,37 @@ def step(words: list[str], *, num_steps: int) -> dict[str, Any]:
     bench = StepBench(config, chosen)
     for index in range(NUM_DRAWS):
         bench.run(index)
+    timings = [_timing(bench, index % NUM_DRAWS) for index in range(num_steps)]
+    memory = _peak_memory(chosen)  # before FLOP are counted, which needs memory of its own
     flops = [bench.flops(index) for index in range(NUM_DRAWS)]
-    seconds, mask_seconds, crop_seconds, peaks, shares = [], [], [], [], []
-    for index in range(num_steps):
-        draw = index % NUM_DRAWS
-        peaks.append(_matmul_flops_per_second(chosen))
-        seconds.append(seconds_of(partial(bench.run, draw)))
-        shares.append(flops[draw] / seconds[-1] / peaks[-1])
-        mask_seconds.append(seconds_of(partial(bench.masks, draw)))
-        crop_seconds.append(seconds_of(bench.crops))
-    typical = statistics.median(seconds)
+    shares = [flops[index % NUM_DRAWS] / timing.step / timing.peak for index, timing in enumerate(timings)]
+    seconds, masks, crops, peak = (median(getattr(timing, part) for timing in timings) for part in PARTS)
     return {
         "model": config.model.name,
         "image size": config.data.image_size,
         "batch size": config.train.batch_size,
         "predictor": config.method.get("predictor"),
+        "precision": bench.precision,
         "threads": torch.get_num_threads(),
         "allocator": "tuned" if is_tuned else "system",
-        "images per second": round(config.train.batch_size / typical, 1),
-        "ms per step": round(1e3 * typical, 1),
-        "ms of masks in it": round(1e3 * statistics.median(mask_seconds), 2),
-        "ms of crops beside it": round(1e3 * statistics.median(crop_seconds), 2),
-        "GFLOP per step": round(statistics.mean(flops) / 1e9, 2),
-        "peak GFLOP/s": round(statistics.median(peaks) / 1e9, 1),
-        "share of peak": round(statistics.median(shares), 3),
-        "memory MiB": _peak_memory(chosen),
+        "images per second": round(config.train.batch_size / seconds, 1),
+        "ms per step": round(1e3 * seconds, 1),
+        "ms of masks in it": round(1e3 * masks, 2),
+        "ms of crops beside it": round(1e3 * crops, 2),
+        "GFLOP per step": round(mean(flops) / 1e9, 2),
+        "peak GFLOP/s": round(peak / 1e9, 1),  # of float32, whatever the step's precision
+        "share of peak": round(median(shares), 3),
+        "memory MiB": memory,
     }
+
+
+PARTS = [part.name for part in fields(Timing)]
+
+
+def _timing(bench: "StepBench", draw: int) -> Timing:
+    peak = _matmul_flops_per_second(bench.batch.images.device)
+    whole = seconds_of(partial(bench.run, draw))
+    return Timing(whole, seconds_of(partial(bench.masks, draw)), seconds_of(bench.crops), peak)
 
 
 class StepBench:
@@ -98,6 +114,7 @@ class StepBench:
 
     def __init__(self, config: configs.Config, chosen: torch.device) -> None:
         self.config = config
+        self.precision = device.resolve_precision(config.train.precision, chosen)
         self.method: Method = build.method(config).to(chosen).train()
         self.optimizer = optim.adamw(self.method, betas=config.optim.betas)
         size, (height, width) = config.train.batch_size, config.data.height_width
@@ -110,11 +127,16 @@ class StepBench:
         self.update(index)
 
     def gradients(self, index: int = 0) -> None:
-        self.method.training_step(self.batch, self._step(index)).loss.backward()
+        """Of one step, not added to those of the step before."""
+        self.optimizer.zero_grad(set_to_none=True)
+        with device.autocast(self.precision, self.batch.images.device):
+            loss = self.method.training_step(self.batch, self._step(index)).loss
+        loss.backward()
 
     def update(self, index: int = 0) -> None:
+        """Like the loop's: the gradient's length is taken at every step."""
+        nn.utils.get_total_norm([p.grad for p in self.method.parameters() if p.grad is not None])
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
         self.method.after_update(self._step(index))
 
     def masks(self, index: int) -> None:
@@ -158,5 +180,7 @@ def _peak_memory(chosen: torch.device) -> int:
     """Of this process, or of the GPU."""
     if chosen.type == "cuda":
         return torch.cuda.max_memory_allocated() // 2**20
+    import resource  # Windows has none
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak // (2**20 if sys.platform == "darwin" else 2**10)

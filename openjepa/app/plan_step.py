@@ -88,10 +88,16 @@ def _typical_step(method: Method, batch: Batch, config: Config) -> Step:
 def _by_network(method: Method, counter: FlopCounterMode) -> dict[str, float]:
     """FLOP so far, by network; what the method computes outside of its networks is called other."""
     counts: Mapping[str, Mapping[Any, int]] = counter.get_flop_counts()
-    names = [name for name, _ in method.named_children()]
-    found = {name: float(sum(counts.get(f"{type(method).__name__}.{name}", {}).values())) for name in names}
+    found = {name: _flops_below(counts, f"{type(method).__name__}.{name}") for name, _ in method.named_children()}
     other = counter.get_total_flops() - sum(found.values())
     return {**found, "other": other} if other else found
+
+
+def _flops_below(counts: Mapping[str, Mapping[Any, int]], path: str) -> float:
+    """Of a network or, when only parts of it were called (`encoder.layers`), of the uppermost of these parts."""
+    inside = [name for name in counts if name == path or name.startswith(f"{path}.")]
+    uppermost = [name for name in inside if not any(name.startswith(f"{other}.") for other in inside)]
+    return float(sum(sum(counts[name].values()) for name in uppermost))
 
 
 def _blocks(method: Method) -> Iterator[nn.Module]:

@@ -27,7 +27,10 @@ def _remedies(plan: Plan, most: int) -> list[str]:
     if not most:
         return ["a --gpu with more memory", "a smaller model"]
     parts = next(parts for parts in range(2, images + 1) if images % parts == 0 and images // parts <= most)
-    remedies = [f"--set train.accumulate={parts * train.accumulate}", f"--gpus {parts * plan.assumed.gpus}"]
+    gpus = parts * plan.assumed.gpus
+    remedies = [f"--set train.accumulate={parts * train.accumulate}"]
+    if plan_memory.ddp(plan.work, num_images=images // parts, gpus=gpus).fits(plan.assumed.gpu.memory):
+        remedies.append(f"--gpus {gpus}")  # the first second GPU brings DDP's buckets, which need memory, too
     if plan.config.model.checkpoint_activations:
         return remedies
     return [*remedies, "--set model.checkpoint_activations=true (keeps less, computes more)"]

@@ -17,4 +17,8 @@ def one_at_a_time(file: Path) -> Iterator[None]:
     with file.open("w") as opened:
         if fcntl is not None:
             fcntl.flock(opened, fcntl.LOCK_EX)
-        yield
+        try:
+            yield
+        finally:
+            if fcntl is not None:  # closing is not enough: processes forked meanwhile hold the file open, too
+                fcntl.flock(opened, fcntl.LOCK_UN)

@@ -62,9 +62,11 @@ def load(name: str, source: Reducible) -> Kept | None:
     if len(table) != len(source) or not path.exists() or path.stat().st_size != num_bytes:
         return None
     reasons = {int(place): reason for place, reason in json.loads(bytes(found["reasons"].tolist())).items()}
-    return Kept(
-        Mapped(os.fspath(path), num_bytes), len(table), kept.starts_of(table), table, kept.by_path(reasons, source)
-    )
+    try:
+        mapped = Mapped(os.fspath(path), num_bytes)
+    except RuntimeError:  # torch's word for a file that another process has deleted since we looked
+        return None
+    return Kept(mapped, len(table), kept.starts_of(table), table, kept.by_path(reasons, source))
 
 
 def write(name: str, source: Reducible, crop: Crop, parts: Iterable[Part], expected: float) -> Kept:

@@ -67,6 +67,7 @@ def run(training: Training, start: int = 0) -> int:
         view = _step(training, index, batches)
         pace.add(view.step_seconds, view.wait_seconds)
         _observe(training, view, pace)
+        del view  # its tensors would live through the next step
         done = index + 1
         stops = _is_check_due(training, index) and distributed.any_true(training.should_stop(), training.device)
         if stops or done == training.total or done % training.checkpoint_every == 0:

@@ -22,7 +22,7 @@ class Centring(nn.Module):
     mean: Tensor  # [N, D], what a place has on average over images
     covariance: Tensor  # [D, D], of tokens without that
     whitener: Tensor  # [D, D], symmetric: covariance to the power -1/2
-    new_mean: Tensor  # [N, D] and …
+    new_mean: Tensor  # [N, D], around the running one, and …
     new_covariance: Tensor  # … [D, D], the sums over this step's batches, which will move them
 
     def __init__(self, num_patches: int, dim: int, kind: Kind) -> None:
@@ -39,19 +39,16 @@ class Centring(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """[B, N, D] -> [B, N, D]: only what differs between images is left to predict; in float32 also under autocast."""
         with torch.autocast(tokens.device.type, enabled=False):
-            tokens = tokens.float()
+            centred = tokens.float() - self.mean
             if self.training:
-                self._note(tokens)
-            centred = tokens - self.mean
+                self._note(centred)
             return centred @ self.whitener if self.whitens else centred
 
-    def _note(self, tokens: Tensor) -> None:
+    def _note(self, centred: Tensor) -> None:
         self.num_new += 1
-        mean = tokens.mean(dim=0)
-        self.new_mean += mean
+        self.new_mean += centred.mean(dim=0)
         if self.whitens:
-            # Around the batch's own mean: the running one is zero at first, and places would count as spread.
-            flat = (tokens - mean).flatten(0, 1)  # [B·N, D]
+            flat = centred.flatten(0, 1)  # [B·N, D]
             self.new_covariance += flat.T @ flat / len(flat)
 
     @torch.no_grad()
@@ -60,17 +57,21 @@ class Centring(nn.Module):
         if not self.num_new:
             return
         weight = 1 - min(MOMENTUM, index / (index + 1))
-        self._move(self.mean, self.new_mean, weight)
+        drift = self._taken(self.new_mean)  # of this step's mean from the running one
+        self.mean.add_(drift, alpha=weight)
         if self.whitens:
-            self._move(self.covariance, self.new_covariance, weight)
+            # Noted around the running mean, which is zero at first: without the drift, places would count as spread.
+            self.covariance.lerp_(self._taken(self.new_covariance) - drift.T @ drift / len(drift), weight)
             is_due = index < REFRESH or index % REFRESH == 0
             if is_due and self.covariance.isfinite().all():  # else the loop will say what is wrong, in words
                 self.whitener.copy_(inverse_root(self.covariance))
         self.num_new = 0
 
-    def _move(self, running: Tensor, new: Tensor, weight: float) -> None:
-        running.lerp_(distributed.mean(new / self.num_new), weight)
+    def _taken(self, new: Tensor) -> Tensor:
+        """What one step noted, over its batches and all processes; the notes start anew."""
+        taken = distributed.mean(new / self.num_new)
         new.zero_()
+        return taken
 
 
 def inverse_root(covariance: Tensor) -> Tensor:

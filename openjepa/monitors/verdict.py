@@ -77,7 +77,7 @@ def nothing_recorded(seen: History) -> Verdict | None:
     if seen.points(RANK):
         return None
     return Verdict(
-        "unknown", "the collapse monitor has recorded nothing; leave out monitors.collapse=off to be told more"
+        "unknown", "no collapse/token_rank was recorded: monitors.collapse is off, or the run is older than the watch"
     )
 
 
@@ -104,7 +104,7 @@ def knows_only_places(seen: History) -> Verdict | None:
     return Verdict("watch out", f"the targets are mostly where, not what ({numbers}); {CENTRING}")
 
 
-CENTRING = "try method.target_centering=position and a larger model.patch_init such as 0.15"
+CENTRING = "try method.target_centering=whiten and a larger model.patch_init such as 0.15, if they are not set yet"
 
 
 def all_alike(seen: History) -> Verdict | None:
@@ -131,7 +131,7 @@ def narrowing(seen: History) -> Verdict | None:
     return Verdict("watch out", f"{change}; runs like that ended below random weights; {BLOCKS}")
 
 
-BLOCKS = "try method.target_blocks of the encoder's depth, a lower optim.lr or a higher start of method.momentum"
+BLOCKS = "try a lower optim.lr, a higher start of method.momentum, or method.target_blocks of the encoder's depth"
 
 
 def probes_fall(seen: History) -> Verdict | None:

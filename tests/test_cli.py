@@ -80,6 +80,10 @@ BAD_INPUT = {
     "a crop that is no range": (["pretrain", "--set", "data.crop_scale=[0.9,0.3]"], "write [smaller, larger]"),
     "a checkpoint never": (["pretrain", "--set", "train.checkpoint_every=0"], "no time at all"),
     "a batch too large": (["pretrain", "--data", "scenes:8"], "train.batch_size=8 or less"),
+    "a disk cache of what is no file": (
+        ["pretrain", "--data", "scenes:200", "--set", "data.cache=disk"],
+        "scenes:200 holds no picture files",
+    ),
     "masks for no image": (["masks", "--batch-size", "0"], "batch-size"),
     "an unknown probe": (["evaluate", "x", "--task", "scenes-count", "--probe", "nkk"], 'unknown probe "nkk"'),
     "an unknown task": (["evaluate", "random:vit-nano/8", "--image-size", "32", "--task", "cifr10"], '"cifar10"?'),

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import pickle
+import time
 from pathlib import Path
 
 import numpy as np
@@ -196,23 +197,24 @@ def test_what_was_not_used_for_longest_makes_room(folder: Path, place: Path, mon
     assert len(tables(place)) == 1 and old not in tables(place) and cache.load(old) is None
 
 
-def write_and_count(folder: Path, log: Path) -> None:
+def write_and_count(folder: Path, log: Path, together) -> None:
     original = on_disk._write
 
     def counted(*arguments) -> None:
         with log.open("a") as file:
             file.write("written\n")
+        time.sleep(0.5)  # the other one gets to the lock meanwhile
         original(*arguments)
 
     on_disk._write = counted
+    together.wait(60)
     assert len(batches(opened(folder, "disk"))) == 4
 
 
 def test_two_processes_that_want_the_same_write_it_once(folder: Path, place: Path, tmp_path: Path) -> None:
-    processes = [
-        multiprocessing.get_context("fork").Process(target=write_and_count, args=(folder, tmp_path / "log"))
-        for _ in range(2)
-    ]
+    forking = multiprocessing.get_context("fork")
+    arguments = (folder, tmp_path / "log", forking.Barrier(2))
+    processes = [forking.Process(target=write_and_count, args=arguments) for _ in range(2)]
     for process in processes:
         process.start()
     for process in processes:

@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from openjepa.core import schedule
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, Masks, Step
-from openjepa.methods.ijepa import IJEPA, PredictorOptions
+from openjepa.methods.ijepa import IJEPA
 from openjepa.models.centring import RIDGE, Centring, inverse_root
+from openjepa.models.predictor import PredictorOptions
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn.positions import sincos
 
@@ -105,14 +106,14 @@ def test_the_loss_equals_a_slow_obvious_version(
     for parameter in method.target_encoder.parameters():  # unlike the context encoder, so that a mix-up shows
         parameter.data += 0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
     fast = method.training_step(batch(), step()).loss
-    slow = slow_loss(method, batch().images, method.masks(batch(), step()))
+    slow = slow_loss(method, batch().images, method.masks(step()))
     assert torch.allclose(fast, slow, rtol=1e-4)
 
 
 def test_targets_of_several_blocks_equal_the_slow_version(tiny_encoder) -> None:
     for parameter in tiny_encoder.parameters():  # the blocks of a fresh encoder do next to nothing
         parameter.data += 0.2 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
-    method, masks = IJEPA(tiny_encoder, target_blocks=2), IJEPA(tiny_encoder).masks(batch(), step())
+    method, masks = IJEPA(tiny_encoder, target_blocks=2), IJEPA(tiny_encoder).masks(step())
     fast = method.training_step(batch(), step()).loss
     assert torch.allclose(fast, slow_loss(method, batch().images, masks), rtol=1e-4)
     last_only = IJEPA(tiny_encoder).targets(batch().images, masks)
@@ -144,7 +145,7 @@ def test_gradient_reaches_context_encoder_and_predictor_and_never_the_target_enc
 
 def test_hidden_pixels_do_not_change_the_predictions(tiny_encoder) -> None:
     method, given = IJEPA(tiny_encoder), batch()
-    masks = method.masks(given, step())
+    masks = method.masks(step())
     before = method.predict(given, masks, step())
     visible = torch.zeros(4, 64, dtype=torch.bool).scatter_(1, masks.context, True).unflatten(1, (8, 8))
     pixels = visible.repeat_interleave(4, dim=1).repeat_interleave(4, dim=2)[:, None]
@@ -165,8 +166,8 @@ def test_the_target_encoder_follows_on_the_published_line(tiny_encoder) -> None:
 
 def test_masks_of_an_image_do_not_depend_on_how_the_batch_is_shared(tiny_encoder) -> None:
     method = IJEPA(tiny_encoder)
-    whole = method.masks(batch(8), step(batch_size=8))
-    half = method.masks(batch(4), step(batch_size=8, rows=slice(4, 8)))
+    whole = method.masks(step(batch_size=8))
+    half = method.masks(step(batch_size=8, rows=slice(4, 8)))
     assert torch.equal(whole.context[4:], half.context) and torch.equal(whole.targets[4:], half.targets)
 
 
@@ -174,12 +175,12 @@ def test_drop_path_of_an_image_does_not_depend_on_how_the_batch_is_shared(tiny_e
     tiny_encoder.drop_path = 0.5
     method, given = IJEPA(tiny_encoder).train(), batch(8)
     whole_step, half_step = step(batch_size=8), step(batch_size=8, rows=slice(4, 8))
-    whole = method.predict(given, method.masks(given, whole_step), whole_step)
+    whole = method.predict(given, method.masks(whole_step), whole_step)
     second = Batch(given.images[4:], given.index[4:])
-    half = method.predict(second, method.masks(second, half_step), half_step)
+    half = method.predict(second, method.masks(half_step), half_step)
     assert torch.allclose(whole[4:], half, atol=1e-5)
     tiny_encoder.drop_path = 0.0
-    assert not torch.allclose(method.predict(second, method.masks(second, half_step), half_step), half)
+    assert not torch.allclose(method.predict(second, method.masks(half_step), half_step), half)
 
 
 def test_centring_removes_what_a_place_has_in_every_image(tiny_encoder) -> None:
@@ -191,7 +192,7 @@ def test_centring_removes_what_a_place_has_in_every_image(tiny_encoder) -> None:
     method.momentum = (1.0, 1.0)
     method.after_update(step(0))
     assert method.centring is not None and torch.allclose(method.centring.mean, tokens.mean(dim=0), atol=1e-6)
-    masks = method.masks(given, step(1))
+    masks = method.masks(step(1))
     expected = F.layer_norm(tokens - tokens.mean(dim=0), tokens.shape[-1:])
     for image in range(4):
         assert torch.allclose(
@@ -265,7 +266,7 @@ def test_several_contexts_of_an_image_cost_one_target_pass_and_equal_the_image_r
     seen: list[torch.Size] = []
     method.target_encoder.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0].shape))
     images = batch()
-    masks = method.masks(images, step())
+    masks = method.masks(step())
     loss = method.training_step(images, step()).loss
     assert seen == [torch.Size([4, 3, 32, 32])] and len(masks.context) == 12
     torch.testing.assert_close(loss, slow_loss(method, images.images.repeat_interleave(3, dim=0), masks))
@@ -273,6 +274,6 @@ def test_several_contexts_of_an_image_cost_one_target_pass_and_equal_the_image_r
 
 def test_the_contexts_of_an_image_do_not_depend_on_who_works_on_it(tiny_encoder) -> None:
     method = IJEPA(tiny_encoder, num_contexts=2)
-    whole = method.masks(batch(), step())
-    part = method.masks(Batch(batch().images[1:3], torch.arange(1, 3)), step(rows=slice(1, 3)))
+    whole = method.masks(step())
+    part = method.masks(step(rows=slice(1, 3)))
     assert torch.equal(part.context, whole.context[2:6]) and torch.equal(part.targets, whole.targets[2:6])

@@ -71,9 +71,13 @@ def total_steps(config: Config, steps_per_epoch: int) -> int:
     return max(round(epochs * steps_per_epoch), 1)
 
 
-def check_sharing(config: Config, num_images: int) -> None:
-    """Refuses, before anything is decoded, a batch that the pictures cannot fill or the processes cannot share."""
-    Order(num_images, config.train.batch_size, config.seed)
+def check_data(config: Config, source: Source) -> None:
+    """Refuses, before anything is decoded, a cache of files that are none, and batches that cannot be filled or shared."""
+    if config.data.cache == "disk" and not isinstance(source, Reducible):
+        raise BadInput(
+            f"data.cache is disk, but {config.data.source} holds no picture files; leave it out, or use memory or none"
+        )
+    Order(len(source), config.train.batch_size, config.seed)
     Split(config.train.batch_size, config.train.accumulate, distributed.rank(), distributed.world_size())
 
 
@@ -95,12 +99,13 @@ def pictures(config: Config, source: Source, track: Track | None = None) -> Crop
     data = config.data
     if isinstance(source, Reducible):
         return Files(source, _crop(config), cache=data.cache, num_workers=data.workers, track=track)
+    assert data.cache != "disk", "check_data refuses it"
     return Pictures(  # in memory already, or drawn
         source,
         image_size=data.height_width,
         crop_scale=data.crop_scale[0],
         crop_aspect=data.crop_aspect,
-        cache="auto" if data.cache == "disk" else data.cache,
+        cache=data.cache,
         num_workers=data.workers,
         track=track,
     )

@@ -87,7 +87,8 @@ class Job:
         total = build.total_steps(config, per_epoch)
         if config.train.compile:
             for network in method.children():  # masks and losses stay eager: their shapes change from step to step
-                network.compile()
+                if any(True for _ in network.parameters()):  # and so do running means, which are written to
+                    network.compile()
         return loop.Training(
             method=method,
             trained=distributed.wrap(method),

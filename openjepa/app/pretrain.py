@@ -50,7 +50,7 @@ def _pretrain(config: Config, folder: RunFolder, resumes: bool, chosen: torch.de
         allocator.tune(config.train.allocator)
     distributed.barrier()  # every process has looked at the folder before rank 0 writes into it
     job = Job(config, folder, chosen, precision, source)
-    build.check_sharing(config, len(source))
+    build.check_data(config, source)
     method = build.method(config).to(chosen)  # before anything is written: what does not fit together is said here
     build.check_watchers(config, method.encoder)
     with Lock(folder) if distributed.is_main() else nullcontext():

@@ -6,6 +6,7 @@ from typing import Literal
 
 import torch
 
+from openjepa.core.cache import folder as cache_folder
 from openjepa.core.errors import BadInput
 from openjepa.data import kept, on_disk, transforms, workers
 from openjepa.data.crop import Crop, Cropped, Wanted
@@ -67,7 +68,7 @@ class Files:
         found = on_disk.load(name, self.source)
         if found is not None:
             return found
-        parts = self._parts("decoding pictures into the cache on disk")
+        parts = self._parts(f"decoding pictures into {cache_folder()}, about {expected / 1e9:.2g} GB")
         return on_disk.write(name, self.source, self.crop, parts, expected)
 
     def _parts(self, words: str) -> Iterable[Part]:

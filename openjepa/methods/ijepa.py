@@ -6,7 +6,6 @@ Where the published code, the paper and this file differ: docs/reference.md.
 """
 
 import copy
-from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import torch
@@ -19,21 +18,13 @@ from openjepa.core.contracts import MaskOptions, Method, mask_strategies, method
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, LossOutput, Masks, Step
 from openjepa.models.centring import Centring
-from openjepa.models.predictor import Predictor
+from openjepa.models.predictor import PredictorOptions
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn import moving
 from openjepa.nn.block import drop_path_scales
 from openjepa.nn.patches import patchify, pick
 
 Share = Annotated[float, Field(ge=0, le=1)]
-
-
-@dataclass(frozen=True)
-class PredictorOptions:
-    width: Annotated[int, Field(ge=1)] | None = None  # None: what models/sizes.py gives for the encoder's size
-    depth: Annotated[int, Field(ge=1)] | None = None
-    attention: Literal["joint", "shared"] = "joint"
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read by pydantic, never changed
 
 
 @methods.register("ijepa")
@@ -61,7 +52,8 @@ class IJEPA(Method):
         )
         self.context_encoder = encoder
         self.target_encoder = copy.deepcopy(encoder).requires_grad_(False)
-        self.predictor = _predictor(encoder, predictor, targets)
+        predicts_pixels = targets == "pixels"
+        self.predictor = predictor.build(encoder, encoder.patch_embed.in_features if predicts_pixels else encoder.dim)
         self.draw_masks = options.build(mask_strategies, masks)
         # A grid too small for the masks is said now, not at step 0.
         self.draw_masks(1, encoder.grid, torch.Generator().manual_seed(0))
@@ -76,19 +68,23 @@ class IJEPA(Method):
             self.centring = Centring(encoder.grid.size, encoder.dim, target_centering)
 
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
-        masks = self.masks(batch, step)  # of B images, or of B·C with C contexts for each, image by image
+        drawn = self.masks(step)  # of B images, or of B·C with C contexts for each, image by image
+        masks = drawn.to(batch.images.device)
         targets = self.targets(batch.images, masks)  # [B, M, T, D]
         predictions = self.predict(batch, masks, step)  # [B, M, T, D]
         loss = self.distance(predictions, targets)
-        sizes = {"masks/context_patches": _context_size(masks), "masks/target_patches": float(masks.targets.shape[2])}
+        sizes = {"masks/context_patches": _context_size(drawn), "masks/target_patches": float(masks.targets.shape[2])}
         looked_at = {"predictions": predictions.detach(), "targets": targets.detach(), "target_index": masks.targets}
         return LossOutput(loss, sizes, looked_at)
 
-    def masks(self, batch: Batch, step: Step) -> Masks:
-        """Drawn for the global batch, so that an image's masks do not depend on how many processes share the work."""
+    def masks(self, step: Step) -> Masks:
+        """Drawn for the global batch, so that an image's masks do not depend on how many processes share the work.
+
+        On the CPU, where they can be counted without making a GPU wait.
+        """
         grid, number = self.context_encoder.grid, self.num_contexts
         masks = self.draw_masks(step.batch_size * number, grid, step.generator("masks"))
-        return masks.rows(_repeated(step.rows, number)).to(batch.images.device)
+        return masks.rows(_repeated(step.rows, number))
 
     @torch.no_grad()
     def targets(self, images: Tensor, masks: Masks) -> Tensor:
@@ -136,7 +132,7 @@ class IJEPA(Method):
     @classmethod
     def complete(cls, given: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
         assert isinstance(encoder, VisionTransformer)
-        return {**given, "predictor": _complete_predictor(encoder, given["predictor"])}
+        return {**given, "predictor": given["predictor"].completed(encoder)}
 
     def _target_tokens(self, images: Tensor) -> Tensor:
         """-> [B, N, D]: the target encoder's output or, with target_blocks K > 1, the mean of its last K blocks (data2vec).
@@ -167,27 +163,6 @@ def _check_targets(encoder: VisionTransformer, *, num_blocks: int, is_centred: b
             "target_blocks and target_centering need targets=encoder with target_masking=output; "
             "set target_blocks=1 and target_centering=none for the others"
         )
-
-
-def _predictor(encoder: VisionTransformer, wanted: PredictorOptions, targets: str) -> Predictor:
-    wanted = _complete_predictor(encoder, wanted)
-    assert wanted.width is not None and wanted.depth is not None
-    return Predictor(
-        dim=encoder.dim,
-        width=wanted.width,
-        depth=wanted.depth,
-        num_heads=encoder.size.num_heads,  # the encoder's number, as published
-        output_dim=encoder.patch_embed.in_features if targets == "pixels" else None,
-        attention=wanted.attention,
-        rescale_init=encoder.rescale_init,
-    )
-
-
-def _complete_predictor(encoder: VisionTransformer, wanted: PredictorOptions) -> PredictorOptions:
-    size = encoder.size
-    width = size.predictor_width if wanted.width is None else wanted.width
-    depth = size.predictor_depth if wanted.depth is None else wanted.depth
-    return replace(wanted, width=width, depth=depth)
 
 
 def _normalised(tokens: Tensor) -> Tensor:

@@ -5,16 +5,46 @@
 block's mask tokens attend to context and to each other. Different mathematics, about half the work.
 """
 
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from openjepa.core.types import Grid, Masks
+from openjepa.models.vit import VisionTransformer
 from openjepa.nn import init, positions
 from openjepa.nn.block import LAYER_NORM_EPS, Block
 
 MLP_RATIO = 4
+
+
+@dataclass(frozen=True)
+class PredictorOptions:
+    width: Annotated[int, Field(ge=1)] | None = None  # None: what models/sizes.py gives for the encoder's size
+    depth: Annotated[int, Field(ge=1)] | None = None
+    attention: Literal["joint", "shared"] = "joint"
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read by pydantic, never changed
+
+    def completed(self, encoder: VisionTransformer) -> "PredictorOptions":
+        size = encoder.size
+        width = size.predictor_width if self.width is None else self.width
+        depth = size.predictor_depth if self.depth is None else self.depth
+        return replace(self, width=width, depth=depth)
+
+    def build(self, encoder: VisionTransformer, output_dim: int) -> "Predictor":
+        wanted = self.completed(encoder)
+        assert wanted.width is not None and wanted.depth is not None
+        return Predictor(
+            dim=encoder.dim,
+            width=wanted.width,
+            depth=wanted.depth,
+            num_heads=encoder.size.num_heads,  # the encoder's number, as published
+            output_dim=output_dim,
+            attention=wanted.attention,
+            rescale_init=encoder.rescale_init,
+        )
 
 
 class Predictor(nn.Module):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from openjepa.app import build
-from openjepa.core import config, options, schedule, seeding
+from openjepa.core import config, options, plain, schedule, seeding
 from openjepa.core.duration import Duration
 from openjepa.core.errors import BadInput
 from openjepa.core.registry import Registry
@@ -115,7 +115,7 @@ def test_a_number_that_yaml_reads_as_text_is_still_a_number(tmp_path: Path) -> N
     """PyYAML reads 1e-6 as a string."""
     file = tmp_path / "c.yaml"
     file.write_text("optim: {lr: 1e-6}\n")
-    assert config.load(config.read(file)).optim.lr == 1e-6
+    assert config.load(plain.read(file)).optim.lr == 1e-6
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_wrong_file_gets_one_clear_sentence(content: str | None, message: str,
     if content is not None:
         file.write_text(content)
     with pytest.raises(BadInput, match=message):
-        config.read(file)
+        plain.read(file)
 
 
 def test_a_resolved_config_says_all_and_means_the_same_when_read_again() -> None:
@@ -194,7 +194,7 @@ def test_wrong_parts_are_refused_before_anything_is_written(override: str, messa
 
 
 def test_differences_are_listed_by_dotted_path() -> None:
-    rows = config.difference({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 1, "c": 5}, "e": 4})
+    rows = plain.difference({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 1, "c": 5}, "e": 4})
     assert rows == [("a.c", 2, 5), ("d", 3, None), ("e", None, 4)]
 
 

@@ -10,6 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 from openjepa.app import bench_step, build, plan_claim, plan_data, plan_gpus, plan_memory, plan_step, plan_words
 from openjepa.app.plan import plan
 from openjepa.core import config as configs
+from openjepa.core import plain
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, Step
 
@@ -175,7 +176,7 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda path: str(path.relative_to(CONFIGS)))
 def test_every_config_file_loads_and_builds(path: Path) -> None:
-    config = build.resolve(configs.load(configs.read(path)))
+    config = build.resolve(configs.load(plain.read(path)))
     sizes = {name: plan_step._size(network) for name, network in build.outline(config).named_children()}
     name = str(path.relative_to(CONFIGS).with_suffix(""))
     if name in PUBLISHED:
@@ -189,7 +190,7 @@ def test_there_is_a_config_for_every_published_size() -> None:
 
 
 def test_the_published_claim_implies_a_fifth_of_the_peak() -> None:
-    config = configs.load(configs.read(CONFIGS / "imagenet/vit_h14.yaml"))
+    config = configs.load(plain.read(CONFIGS / "imagenet/vit_h14.yaml"))
     made = plan(config, gpus=plan_claim.NUM_GPUS, utilisation=plan_claim.implied_utilisation())
     assert made.work.flops == pytest.approx(plan_claim.FLOPS, rel=0.001)
     assert made.hours == pytest.approx(plan_claim.HOURS, rel=0.001)

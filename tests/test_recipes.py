@@ -6,6 +6,7 @@ import pytest
 
 from openjepa.app import build, demo
 from openjepa.core import config as configs
+from openjepa.core import plain
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 RECIPES = sorted(CONFIGS.rglob("*.yaml"))
@@ -13,7 +14,7 @@ RECIPES = sorted(CONFIGS.rglob("*.yaml"))
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipe_resolves_and_its_model_can_be_built(path: Path) -> None:
-    config = build.resolve(configs.load(configs.read(path)))
+    config = build.resolve(configs.load(plain.read(path)))
     assert build.outline(config).encoder.grid.size > 1
 
 
@@ -24,4 +25,4 @@ def test_a_recipe_says_how_to_run_it(path: Path) -> None:
 
 
 def test_the_scenes_recipe_is_what_the_demo_trains() -> None:
-    assert configs.read(CONFIGS / "scenes.yaml") == demo.recipe()
+    assert plain.read(CONFIGS / "scenes.yaml") == demo.recipe()

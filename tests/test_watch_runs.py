@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import openjepa
 from openjepa.app import demo
-from openjepa.core import config as configs
+from openjepa.core import plain
 from openjepa.core.contracts import methods
 from openjepa.core.types import Masks
 from openjepa.methods.ijepa import IJEPA
@@ -43,7 +43,7 @@ def settings(*, model: Settings, method: Settings, lr: float, clip: float | None
 
 
 NANO, MICRO = {"name": "vit-nano/4"}, {"name": "vit-micro/8"}
-CIFAR = configs.read(Path(__file__).parent.parent / "configs" / "cifar10_20min.yaml")
+CIFAR = plain.read(Path(__file__).parent.parent / "configs" / "cifar10_20min.yaml")
 SMALL_DATA = {"target_centering": "position", "momentum": [0.98, 0.9995]}  # what decision 0002 is about
 
 

@@ -142,7 +142,7 @@ class StepBench:
     def masks(self, index: int) -> None:
         draw = getattr(self.method, "masks", None)
         if draw is not None:
-            draw(self.batch, self._step(index))
+            draw(self._step(index))
 
     def crops(self) -> None:
         """The training crop of a batch whose pictures are in memory: what data costs when nothing has to be decoded."""

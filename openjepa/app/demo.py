@@ -12,6 +12,7 @@ from openjepa.app.evaluate import evaluate
 from openjepa.app.pretrain import pretrain
 from openjepa.app.score import Score
 from openjepa.core import config as configs
+from openjepa.core import plain
 from openjepa.core.errors import BadInput
 from openjepa.runs.directory import RunFolder
 
@@ -56,7 +57,7 @@ def _clear(folder: Path) -> None:
 def _is_a_demo(folder: RunFolder) -> bool:
     if not (folder.holds_a_run and folder.provenance.exists()):
         return False
-    stored, ours = configs.read(folder.config), recipe()
+    stored, ours = plain.read(folder.config), recipe()
     return all(
         stored.get(section, {}).get(key) == ours[section][key]
         for section, key in (("data", "source"), ("model", "name"))

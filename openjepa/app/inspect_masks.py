@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from openjepa.core import config as configs
-from openjepa.core import options, seeding
+from openjepa.core import options, plain, seeding
 from openjepa.core.contracts import MaskStrategy, mask_strategies
 from openjepa.core.types import Grid
 from openjepa.data.scenes import Scenes
@@ -52,4 +51,4 @@ def draw(found: Inspection, path: Path) -> None:
 
 
 def _options(words: list[str]) -> dict[str, object]:
-    return dict(configs.parse_override(word) for word in words)
+    return dict(plain.parse_override(word) for word in words)

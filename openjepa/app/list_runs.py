@@ -6,6 +6,7 @@ from typing import Any
 
 from openjepa.app import score
 from openjepa.core import config as configs
+from openjepa.core import plain
 from openjepa.core.errors import BadInput
 from openjepa.monitors import verdict
 from openjepa.runs import metrics
@@ -28,7 +29,7 @@ def _started(run: RunFolder) -> str:
 
 def _row(run: RunFolder) -> dict[str, Any]:
     try:
-        config = configs.load(configs.read(run.config))
+        config = configs.load(plain.read(run.config))
     except BadInput:
         return {"run": str(run.path), "status": "unreadable config"}
     rows = metrics.read(run.metrics)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from openjepa.app import build
 from openjepa.core import config as configs
+from openjepa.core import plain
 from openjepa.core.config import Config
 from openjepa.core.contracts import Method
 from openjepa.core.errors import BadInput
@@ -74,7 +75,7 @@ def _check_belongs(path: Path, config: Config, folder: RunFolder) -> None:
     """Weights copied into the folder of another model would be taken for that run's."""
     if not folder.holds_a_run:
         return
-    stored = configs.load(configs.read(folder.config))
+    stored = configs.load(plain.read(folder.config))
     if stored.model.name != config.model.name:
         raise BadInput(
             f"{path} holds a {config.model.name}, but {folder.config} says {stored.model.name}; "

@@ -79,7 +79,7 @@ def _typical_step(method: Method, batch: Batch, config: Config) -> Step:
     index = 0
     if draw is not None:
         # Drawn for a few images, which is fast; block sizes are a step's first draws and the same for any number.
-        masks = [draw(batch, Step(i, 10**6, config.seed, total, slice(0, total))) for i in range(MASK_DRAWS)]
+        masks = [draw(Step(i, 10**6, config.seed, total, slice(0, total))) for i in range(MASK_DRAWS)]
         lengths = [drawn.context.numel() + drawn.targets.numel() for drawn in masks]
         index = min(range(MASK_DRAWS), key=lambda i: abs(lengths[i] - statistics.mean(lengths)))
     return Step(index, 10**6, config.seed, config.train.batch_size, slice(0, total))

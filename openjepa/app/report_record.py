@@ -10,7 +10,7 @@ from torch import Tensor
 
 from openjepa.app import score
 from openjepa.core import config as configs
-from openjepa.core import seeding
+from openjepa.core import plain, seeding
 from openjepa.core.config import Config
 from openjepa.core.contracts import Source
 from openjepa.core.errors import BadInput
@@ -53,7 +53,7 @@ def read(folder: RunFolder) -> Record:
         raise BadInput(f'"{folder.path}" is not a run folder; a report needs one, with its config.yaml')
     return Record(
         folder=folder,
-        config=configs.load(configs.read(folder.config)),
+        config=configs.load(plain.read(folder.config)),
         provenance=_json(folder.provenance) if folder.provenance.exists() else {},
         metrics=metrics.read(folder.metrics),
         scores=[row for path in sorted(folder.evals.glob("*.json")) for row in score.read(path)],

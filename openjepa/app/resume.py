@@ -8,6 +8,7 @@ from safetensors import safe_open
 
 from openjepa.app import build, console
 from openjepa.core import config as configs
+from openjepa.core import plain
 from openjepa.core.config import Config
 from openjepa.core.errors import BadInput
 from openjepa.engine import checkpoint
@@ -27,7 +28,7 @@ HARMLESS = {
 
 
 def stored_config(folder: RunFolder) -> dict[str, Any]:
-    return configs.read(folder.config)
+    return plain.read(folder.config)
 
 
 def check_new(folder: RunFolder) -> None:
@@ -61,7 +62,7 @@ def check_same_as_checkpoint(path: Path, config: Config) -> None:
 def _refuse_difference(stored: dict[str, Any], config: Config, where: str) -> None:
     # Options that are newer than the run have their defaults, which do what the run did.
     known, wanted = (yaml.safe_load(configs.dump(each)) for each in (build.resolve(configs.load(stored)), config))
-    rows = [row for row in configs.difference(known, wanted) if not _is_harmless(row[0])]
+    rows = [row for row in plain.difference(known, wanted) if not _is_harmless(row[0])]
     if rows:
         lines = "\n".join(f"  {path}: {before!r} in the run, {after!r} now" for path, before, after in rows)
         raise BadInput(

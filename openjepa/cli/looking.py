@@ -55,11 +55,11 @@ def evaluate(
     json: Print JSON instead of a table.
     """
     from openjepa.app.evaluate import evaluate as probe_run
-    from openjepa.core import config as configs
+    from openjepa.core import plain
 
     settings: dict[str, Any] = {}
     for override in set_ or []:
-        configs.put(settings, *configs.parse_override(override))
+        plain.put(settings, *plain.parse_override(override))
     scores = probe_run(
         run,
         task,

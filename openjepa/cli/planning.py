@@ -38,8 +38,9 @@ def plan(
     from openjepa.app import plan as planning
     from openjepa.app import plan_words
     from openjepa.core import config as configs
+    from openjepa.core import plain
 
-    given = configs.load(configs.read(config) if config is not None else {}, set_ or [])
+    given = configs.load(plain.read(config) if config is not None else {}, set_ or [])
     made = planning.plan(given, gpu=gpu, gpus=gpus, utilisation=utilisation, price=price, num_images=images)
     if json:
         tables.as_json_text(plan_words.as_dict(made))

@@ -1,13 +1,16 @@
 """The verbs that train. Heavy imports stand inside, so that --help and a typo answer at once."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from openjepa.cli import tables
 from openjepa.cli.options import Overrides
 from openjepa.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from openjepa.core.config import Config
 
 
 def demo(*, run: Path = Path("demo"), minutes: float = 5.0, seed: int = 0) -> None:
@@ -61,8 +64,11 @@ def pretrain(
     resume: Continue the run in --run.
     """
     from openjepa.app.pretrain import pretrain as start
-    from openjepa.core import config as configs
 
+    if sum(length is not None for length in (epochs, steps, minutes)) > 1:
+        raise BadInput("more than one of --epochs, --steps and --minutes is given; keep one")
+    if resume and run is None:
+        raise BadInput("--resume needs the run folder to continue; add --run DIR")
     words = {
         "data.source": data,
         "method.name": method,
@@ -71,24 +77,20 @@ def pretrain(
         "train.steps": steps,
         "train.minutes": minutes,
     }
-    if sum(length is not None for length in (epochs, steps, minutes)) > 1:
-        raise BadInput("more than one of --epochs, --steps and --minutes is given; keep one")
-    if resume and run is None:
-        raise BadInput("--resume needs the run folder to continue; add --run DIR")
     words = {path: value for path, value in words.items() if value is not None}
-    given = None
-    if config is not None or words or set_ or not resume:
-        base = configs.read(config) if config is not None else _stored(run, resume)
-        given = configs.load(base, set_ or [], words)
+    is_told_nothing = config is None and not words and not set_
+    given = None if resume and is_told_nothing else _settings(config, words, set_ or [], run if resume else None)
     result = start(given, run, resumes=resume)
     if result.is_finished:
         tables.say(f"finished: {result.steps} steps, {result.folder}")
 
 
-def _stored(run: Path | None, resume: bool) -> dict[str, Any]:
-    """Without a config file, `--resume` starts from the run's own settings, so `--set data.workers=4` changes only that."""
+def _settings(file: Path | None, words: dict[str, Any], overrides: list[str], resumed: Path | None) -> "Config":
+    """Without a config file a resumed run starts from its own settings, so `--set data.workers=4` changes only that."""
     from openjepa.core import config as configs
+    from openjepa.core import plain
     from openjepa.runs.directory import RunFolder
 
-    folder = RunFolder(run) if run is not None else None
-    return configs.read(folder.config) if resume and folder is not None and folder.holds_a_run else {}
+    if file is None and resumed is not None and RunFolder(resumed).holds_a_run:
+        file = RunFolder(resumed).config
+    return configs.load(plain.read(file) if file is not None else {}, overrides, words)

@@ -5,15 +5,13 @@ are checked against the constructors of the parts they name, see core/options.py
 """
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
-from openjepa.core import options
+from openjepa.core import options, plain
 from openjepa.core.duration import Duration
-from openjepa.core.errors import BadInput
 
 DurationField = Annotated[Duration, BeforeValidator(Duration.parse), PlainSerializer(str)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -97,7 +95,6 @@ class TrainConfig(Section):
 
 
 DEFAULT_EPOCHS = 100.0
-LENGTHS = ("epochs", "steps", "minutes")
 DEFAULT_METHOD = "ijepa"
 DEFAULT_MONITORS = ("loss", "throughput", "collapse", "prediction", "gradients")
 
@@ -136,75 +133,14 @@ def _with_default_monitors(given: Any) -> Any:
 
 def load(values: Mapping[str, Any], overrides: Iterable[str] = (), words: Mapping[str, Any] | None = None) -> Config:
     """Plain values, then words by dotted path as they are, then `a.b=c` overrides; checked."""
-    merged = _copy(values)
+    merged = plain.copied(values)
     for path, value in (words or {}).items():
-        put(merged, path, value)
+        plain.put(merged, path, value)
     for override in overrides:
-        put(merged, *parse_override(override))
+        plain.put(merged, *plain.parse_override(override))
     return options.validate(Config, merged)
-
-
-def read(path: Path) -> dict[str, Any]:
-    """The plain values of a YAML file."""
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadInput(f'no config file "{path}"; give a YAML file or leave it out for the defaults') from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        detail = " ".join(str(error).split())
-        raise BadInput(f'"{path}" is not a readable YAML file: {detail}') from None
-    except OSError as error:
-        raise BadInput(f'cannot read config file "{path}": {error.strerror}') from None
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        raise BadInput(f'"{path}" holds a {type(values).__name__}; a config is a mapping of sections')
-    return values
 
 
 def dump(config: Config) -> str:
     """YAML with every value, in the order of the sections."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-
-
-def difference(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any, Any]]:
-    """(dotted path, old value, new value) for everything that differs."""
-    rows = []
-    for key in dict.fromkeys([*old, *new]):
-        before, after = old.get(key), new.get(key)
-        if isinstance(before, Mapping) and isinstance(after, Mapping):
-            rows += difference(before, after, f"{prefix}{key}.")
-        elif before != after:
-            rows.append((f"{prefix}{key}", before, after))
-    return rows
-
-
-def _copy(values: Any) -> Any:
-    return {key: _copy(value) for key, value in values.items()} if isinstance(values, Mapping) else values
-
-
-def put(values: dict[str, Any], path: str, value: Any) -> None:
-    """Sets a value by its dotted path, in place."""
-    *sections, key = path.split(".")
-    for section in sections:
-        inner = values.setdefault(section, {})
-        if not isinstance(inner, dict):
-            raise BadInput(f'{section} is "{inner}" in the config; expected a section with keys such as {key}')
-        values = inner
-    if key in LENGTHS:  # a new length replaces the one from the file
-        for other in LENGTHS:
-            values.pop(other, None)
-    values[key] = value
-
-
-def parse_override(override: str) -> tuple[str, Any]:
-    """`a.b=c` -> ("a.b", c), the value read as YAML."""
-    path, separator, text = override.partition("=")
-    if not separator or not all(path.strip().split(".")):
-        raise BadInput(f'"--set {override}" is not of the form key=value, such as --set optim.lr=1e-3')
-    try:
-        return path.strip(), yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise BadInput(
-            f'the value in "--set {override}" is not readable; put text with special characters in quotes'
-        ) from None

@@ -12,7 +12,7 @@ from torch import Tensor
 from openjepa.core.contracts import SourceRequest, sources
 from openjepa.core.errors import BadInput, NoSuchSplit
 from openjepa.core.types import Sample
-from openjepa.data import image
+from openjepa.data import image, opening
 from openjepa.data.reduced import Need, Reduced, reduced
 from openjepa.data.scratch import Scratch
 
@@ -129,7 +129,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _is_picture(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in image.extensions()
+    return os.path.splitext(name)[1].lower() in opening.extensions()
 
 
 def _split_folder(root: Path, tops: set[str], split: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from openjepa.core.contracts import SourceRequest, sources
 from openjepa.core.errors import BadInput
-from openjepa.data import image, published
+from openjepa.data import opening, published
 from openjepa.data.folder import ImageFolder
 
 ROOTS = ("", "ILSVRC/Data/CLS-LOC", "Data/CLS-LOC")  # DIR itself, Kaggle's top folder, its ILSVRC folder
@@ -57,7 +57,7 @@ def _class_folders(place: Path) -> list[str]:
 
 
 def _picture_names(place: Path) -> list[str]:
-    suffixes = image.extensions()
+    suffixes = opening.extensions()
     names = (name for name in published.names_in(place) if not name.startswith("."))
     return sorted(name for name in names if os.path.splitext(name)[1].lower() in suffixes)
 

@@ -8,7 +8,7 @@ import torch
 from PIL import Image, ImageFile
 from torch import Tensor
 
-from openjepa.data import image
+from openjepa.data import image, opening
 from openjepa.data.scratch import Scratch
 
 MAX_SPARE = 4  # times as many pixels as needed, at most; a JPEG at 1/8, 1/4 or 1/2 mostly has fewer by itself
@@ -21,9 +21,9 @@ class Reduced(NamedTuple):
     size: tuple[int, int]  # the picture's own (h, w)
 
 
-def reduced(picture: image.Picture, needed: Need, scratch: Scratch) -> Reduced:
+def reduced(picture: opening.Picture, needed: Need, scratch: Scratch) -> Reduced:
     """The pixels may lie in `scratch`: copy what is to outlive the next picture."""
-    with image.opened(picture, at_once=True) as opened:
+    with opening.opened(picture, at_once=True) as opened:
         return _reduce(opened, needed, scratch)
 
 

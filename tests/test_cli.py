@@ -51,6 +51,21 @@ def test_every_verb_has_help_with_an_example(call, verb: str) -> None:
     assert code == 0 and f"Example: openjepa {verb}" in " ".join(out.split())
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_option_says_what_it_is(verb: str) -> None:
+    from openjepa.cli.main import app
+
+    command = app
+    for word in verb.split():
+        command = command[word]
+    silent = [
+        argument.name
+        for argument in command.assemble_argument_collection(parse_docstring=True)
+        if not argument.parameter.help
+    ]
+    assert not silent
+
+
 def test_the_command_alone_says_where_to_start(call) -> None:
     code, out, _ = call()
     assert code == 0 and "Start with: openjepa demo" in " ".join(out.split())

@@ -37,22 +37,20 @@ def evaluate(
     Scores of a run are kept in RUN/evals; features are kept in ~/.cache/openjepa (see OPENJEPA_CACHE), so that a second
     probe on the same pictures is quick.
 
-    Parameters
-    ----------
-    run: A run folder, a checkpoint folder, a weights file, the official .pth.tar, or random:vit-mini/4 for fresh weights.
-    task: A task such as cifar10:DIR, imagenet1k:DIR, clevr-count:DIR, scenes-count; folder:DIR; any labelled source; or all.
-    probe: knn, logistic, linear or finetune; may be given many times; default: the first three.
-    labels: How many labels the probes may see: 1%, 5/class, or a list file; default all.
-    draws: How often to draw them, or how many seeds; default 3 for a share or a number per class, else 1.
-    encoder: The target encoder, as in the paper, or the context encoder.
-    features: What knn and logistic see: the last block or the last four; linear tries both.
-    views: Random crops for linear to train on instead of the centre crop; the paper has a new one every epoch.
-    image_size: In pixels; default: that of the run.
-    data: A folder that holds data sets under their usual names, for tasks without a path; also OPENJEPA_DATA.
-    set_: An option of a probe, such as --set linear.epochs=10; may be given many times.
-    leak_check: Whether to look for test pictures among the pictures that were learned from.
-    cache: Whether to keep features on disk and to use those kept.
-    json: Print JSON instead of a table.
+    Args:
+        run: A run folder, a checkpoint folder, a weights file, the official .pth.tar, or random:vit-mini/4 for fresh weights.
+        task: A task such as cifar10:DIR, imagenet1k:DIR, clevr-count:DIR, scenes-count; folder:DIR; any labelled source; or all.
+        probe: knn, logistic, linear or finetune; may be given many times; default: the first three.
+        labels: How many labels the probes may see: 1%, 5/class, or a list file; default all.
+        draws: How often to draw them, or how many seeds; default 3 for a share or a number per class, else 1.
+        encoder: The target encoder, as in the paper, or the context encoder.
+        features: What knn and logistic see: the last block or the last four; linear tries both.
+        views: Random crops for linear to train on instead of the centre crop; the paper has a new one every epoch.
+        image_size: In pixels; default: that of the run.
+        data: A folder that holds data sets under their usual names, for tasks without a path; also OPENJEPA_DATA.
+        set_: An option of a probe, such as --set linear.epochs=10; may be given many times.
+        leak_check: Whether to look for test pictures among the pictures that were learned from.
+        cache: Whether to keep features on disk and to use those kept.
     """
     from openjepa.app.evaluate import evaluate as probe_run
     from openjepa.core import plain
@@ -95,18 +93,16 @@ def masks(
 
     Example: openjepa masks --name reference --batch-size 128
 
-    Parameters
-    ----------
-    name: multiblock, reference, random, block or rasterized.
-    image_size: In pixels.
-    patch_size: In pixels.
-    batch_size: Matters for reference, whose context depends on it.
-    images: How many to count over.
-    seed: Of the draws.
-    picture: Where to save examples and coverage.
-    draw: --no-draw prints only.
-    set_: Options of the strategy, such as --set num_targets=2.
-    json: Print JSON instead of a table.
+    Args:
+        name: multiblock, reference, random, block or rasterized.
+        image_size: In pixels.
+        patch_size: In pixels.
+        batch_size: Matters for reference, whose context depends on it.
+        images: How many to count over.
+        seed: Of the draws.
+        picture: Where to save examples and coverage.
+        draw: --no-draw prints only.
+        set_: Options of the strategy, such as --set num_targets=2.
     """
     from openjepa.app import inspect_masks
 
@@ -128,6 +124,9 @@ def report(run: Path) -> None:
     """Write RUN/report.html: curves, masks, attention, PCA, predictions, scores; one file, no network needed.
 
     Example: openjepa report runs/mine
+
+    Args:
+        run: A run folder.
     """
     from openjepa.app import report as reports
 
@@ -138,6 +137,9 @@ def runs(folder: Path = Path("runs"), *, json: AsJson = False) -> None:
     """A table of the runs below a folder.
 
     Example: openjepa runs
+
+    Args:
+        folder: Where to look, at any depth.
     """
     from openjepa.app.list_runs import list_runs
 

@@ -14,6 +14,10 @@ def masks(*, batch_size: Count = 256, grid: Count = 14, json: AsJson = False) ->
     """Milliseconds to draw masks for a batch, on one thread, for every strategy.
 
     Example: openjepa bench masks
+
+    Args:
+        batch_size: Images.
+        grid: Patches along a side.
     """
     from openjepa.app import bench_masks
 
@@ -33,7 +37,15 @@ def step(
 
     Without --model: three fixed shapes, the first also with the shared predictor. They take some minutes on a CPU.
     With it: 32 px and a batch of 128, unless said otherwise. The loop's compile, accumulate and clip are left out.
+
     Example: openjepa bench step --model vit-small/8 --image-size 96 --batch-size 64
+
+    Args:
+        model: Size and patch, such as vit-small/8.
+        image_size: In pixels.
+        batch_size: Images in a step.
+        steps: How many are timed.
+        set_: Any setting by its dotted path, such as --set method.predictor.attention=shared.
     """
     from openjepa.app import bench_step
 
@@ -48,9 +60,12 @@ def step(
 
 
 def scaling(*, figure: Path | None = None, json: AsJson = False) -> None:
-    """How the cost of each part of a step grows with patches, width and batch: 1 is linear. --figure FILE.png draws it.
+    """How the cost of each part of a step grows with patches, width and batch: 1 is linear.
 
     Example: openjepa bench scaling --figure scaling.png
+
+    Args:
+        figure: A file to draw the curves into.
     """
     from openjepa.app import bench_scaling
     from openjepa.viz import scaling as drawing
@@ -67,6 +82,12 @@ def probes(
     """Seconds that the probes on frozen features take, on made-up features.
 
     Example: openjepa bench probes --classes 100
+
+    Args:
+        train: Labelled samples.
+        test: Samples to classify.
+        dim: Width of the features.
+        classes: How many.
     """
     from openjepa.app import bench_probes
     from openjepa.core.contracts import probes as known
@@ -79,6 +100,11 @@ def features(*, model: str = "vit-mini/4", image_size: Count = 32, images: Count
     """Images per second of extracting features, beside the bare forward pass on pictures already in memory.
 
     Example: openjepa bench features --model vit-small/8 --image-size 96 --images 512
+
+    Args:
+        model: Size and patch.
+        image_size: In pixels.
+        images: How many.
     """
     from openjepa.app import bench_probes
 
@@ -97,6 +123,12 @@ def data(
     """Images per second from a folder of 640×480 JPEG files to training batches, beside plain Pillow, in one run.
 
     Example: openjepa bench data --image-size 64 --image-size 224
+
+    Args:
+        images: Files that are written and read.
+        image_size: Of the training crops, in pixels; may be given many times.
+        workers: Decoding processes; 0: this one.
+        batch_size: Images in a batch.
     """
     from openjepa.app import bench_data
 

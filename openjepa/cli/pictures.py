@@ -10,6 +10,9 @@ def check(source: str, *, json: AsJson = False) -> None:
     """Decode every picture and list what is broken, tiny, rotated, odd or duplicate. Exit code 1 if any is broken.
 
     Example: openjepa data check photos/
+
+    Args:
+        source: A folder of pictures, a list file, or a source such as cifar10:DIR.
     """
     from openjepa.app import console
     from openjepa.data import check as checks
@@ -25,6 +28,9 @@ def info(source: str, *, json: AsJson = False) -> None:
     """Number, sizes, labels and fingerprint, without decoding everything.
 
     Example: openjepa data info photos/
+
+    Args:
+        source: A folder of pictures, a list file, or a source such as cifar10:DIR.
     """
     from openjepa.data import check as checks
     from openjepa.data.spec import open_source

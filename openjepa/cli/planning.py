@@ -25,15 +25,14 @@ def plan(
 
     Example: openjepa plan configs/imagenet/vit_h14.yaml --gpu a100-80 --gpus 16
 
-    Parameters
-    ----------
-    config: A YAML file; only what differs from the defaults.
-    gpu: One of a100-40, a100-80, h100-80, l4, rtx4090, t4, v100-32.
-    gpus: How many of them.
-    utilisation: The share of the peak that training reaches: an assumption.
-    price: USD per GPU hour; default: an assumption about clouds.
-    images: How many pictures there are, if the data is not on this machine.
-    set_: Any setting by its dotted path, such as --set train.accumulate=4; may be given many times.
+    Args:
+        config: A YAML file; only what differs from the defaults.
+        gpu: One of a100-40, a100-80, h100-80, l4, rtx4090, t4, v100-32.
+        gpus: How many of them.
+        utilisation: The share of the peak that training reaches: an assumption.
+        price: USD per GPU hour; default: an assumption about clouds.
+        images: How many pictures there are, if the data is not on this machine.
+        set_: Any setting by its dotted path, such as --set train.accumulate=4; may be given many times.
     """
     from openjepa.app import plan as planning
     from openjepa.app import plan_words

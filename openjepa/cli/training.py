@@ -18,11 +18,10 @@ def demo(*, run: Path = Path("demo"), minutes: float = 5.0, seed: int = 0) -> No
 
     Example: openjepa demo
 
-    Parameters
-    ----------
-    run: Where to put the run folder; an earlier demo there is replaced.
-    minutes: Time for training.
-    seed: Of weights, order, crops and masks.
+    Args:
+        run: Where to put the run folder; an earlier demo there is replaced.
+        minutes: Time for training.
+        seed: Of weights, order, crops and masks.
     """
     from openjepa.app import demo as demonstration
 
@@ -50,18 +49,17 @@ def pretrain(
 
     Under torchrun the same command uses all processes. A killed run goes on with: openjepa pretrain --run DIR --resume
 
-    Parameters
-    ----------
-    config: A YAML file; only what differs from the defaults.
-    data: A folder of pictures, a list file, or a source such as scenes, cifar10:DIR, npz:FILE.
-    run: The run folder; default: runs/DATE-TIME.
-    method: How to learn; default ijepa.
-    model: Size and patch, such as vit-tiny/16.
-    epochs: Length in passes over the data.
-    steps: Length in optimiser steps.
-    minutes: Length in wall-clock time; the schedule is fitted after a short calibration.
-    set_: Any setting by its dotted path, such as --set optim.lr=1e-3; may be given many times.
-    resume: Continue the run in --run.
+    Args:
+        config: A YAML file; only what differs from the defaults.
+        data: A folder of pictures, a list file, or a source such as scenes, cifar10:DIR, npz:FILE.
+        run: The run folder; default: runs/DATE-TIME.
+        method: How to learn; default ijepa.
+        model: Size and patch, such as vit-tiny/16.
+        epochs: Length in passes over the data.
+        steps: Length in optimiser steps.
+        minutes: Length in wall-clock time; the schedule is fitted after a short calibration.
+        set_: Any setting by its dotted path, such as --set optim.lr=1e-3; may be given many times.
+        resume: Continue the run in --run.
     """
     from openjepa.app.pretrain import pretrain as start
 

@@ -69,6 +69,36 @@ def test_logistic_equals_scikit_learn(strength: float) -> None:
     assert torch.allclose(probabilities, expected, atol=2e-3)
 
 
+def test_logistic_is_at_its_optimum_also_when_few_directions_hold_nearly_all_spread() -> None:
+    """Against Newton's method: 40 channels mixed from directions whose spread falls by a factor of 1,000."""
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(2000, 40, generator=generator)
+    labels = (hidden[:, -1] + 0.5 * torch.randn(2000, generator=generator) > 0).long()  # in the faintest of them
+    mixing = torch.linalg.qr(torch.randn(40, 40, generator=generator)).Q
+    x = (hidden * torch.logspace(0, -3, 40)) @ mixing
+    x = (x - x.mean(0)) / x.std(0)
+    ours = solve(x, labels, 1e-6, 100)
+    found = (x @ ours[:, :-1].T + ours[:, -1]).softmax(dim=1)[:, 1]
+    weight = newton(x.double(), labels.double(), 1e-6)
+    expected = (x.double() @ weight[:-1] + weight[-1]).sigmoid()
+    assert (found - expected).abs().max() < 5e-3
+    assert ((found > 0.5) == labels.bool()).float().mean() > 0.8
+
+
+def newton(x: torch.Tensor, labels: torch.Tensor, strength: float) -> torch.Tensor:
+    """[S, D], [S] of 0 and 1 -> [D + 1]. Two columns of weights share what one carries here, and with it the penalty: / 2."""
+    x = torch.cat([x, torch.ones(len(x), 1)], dim=1)
+    penalty = torch.full((x.shape[1],), strength / 2, dtype=torch.float64)
+    penalty[-1] = 0
+    weight = torch.zeros(x.shape[1], dtype=torch.float64)
+    for _ in range(60):
+        p = (x @ weight).sigmoid()
+        gradient = x.T @ (p - labels) / len(x) + penalty * weight
+        curvature = (x * (p * (1 - p))[:, None]).T @ x / len(x) + penalty.diag()
+        weight = weight - 0.5 * torch.linalg.solve(curvature, gradient)  # half a step: it need not hurry
+    return weight
+
+
 def test_logistic_ignores_a_constant_channel() -> None:
     train, test = clouds(), clouds(seed=1)
     padded = [

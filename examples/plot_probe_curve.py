@@ -44,7 +44,7 @@ def draw(records: list[Record], levels: dict[str, float]) -> Figure:
         rows = [row for row in record.metrics if f"probe/{PROBE}" in row]
         minutes, accuracy = zip(*((row["wall"] / 60, 100 * row[f"probe/{PROBE}"]) for row in rows), strict=True)
         axes.plot(minutes, accuracy, color=BLUE, marker="o", markersize=3, linewidth=1.4)
-    axes.annotate(f"openjepa, {len(records)} seeds", (minutes[-1], accuracy[-1]), xytext=(-4, 8), color=BLUE, ha="right",
+    axes.annotate(f"openjepa, {len(records)} seeds", (minutes[-1], accuracy[-1]), xytext=(-4, -16), color=BLUE, ha="right",
                   textcoords="offset points", fontsize=SMALL)  # fmt: skip
     for name, (words, colour) in FLOORS.items():
         axes.axhline(100 * levels[name], color=colour, linestyle="--", linewidth=1)

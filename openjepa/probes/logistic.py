@@ -101,7 +101,7 @@ def solve(
     turned = x @ basis  # [S, D]
     found = torch.zeros(num_classes, x.shape[1] + 1)
     if start is not None:
-        found = _with(start, start[:, :-1] @ torch.linalg.inv(basis).T)
+        found = _same_bias(start, start[:, :-1] @ torch.linalg.inv(basis).T)
     found.requires_grad_(True)
     optimizer = torch.optim.LBFGS(
         [found], max_iter=max_iterations, tolerance_grad=1e-5, tolerance_change=1e-7, line_search_fn="strong_wolfe"
@@ -115,7 +115,7 @@ def solve(
         return loss
 
     optimizer.step(closure)
-    return _with(found, found[:, :-1] @ basis.T).detach()
+    return _same_bias(found, found[:, :-1] @ basis.T).detach()
 
 
 def well_conditioned(x: Tensor, strength: float) -> Tensor:
@@ -128,8 +128,8 @@ def well_conditioned(x: Tensor, strength: float) -> Tensor:
     return (directions * (CURVATURE * spread.clamp(min=0) + strength).rsqrt()).float()
 
 
-def _with(weight: Tensor, columns: Tensor) -> Tensor:
-    """The same bias (last column), other weights."""
+def _same_bias(weight: Tensor, columns: Tensor) -> Tensor:
+    """[classes, D + 1], [classes, D] -> [classes, D + 1]: the bias (last column) of the first, the weights of the second."""
     return torch.cat([columns, weight[:, -1:]], dim=1)
 
 

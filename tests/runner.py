@@ -33,6 +33,14 @@ def make_pictures(folder: Path, number: int = 24) -> Path:
     return folder
 
 
+def make_labelled(folder: Path) -> Path:
+    """Two classes of noise, for training and for validation."""
+    for split in ("train", "val"):
+        for name in ("cats", "dogs"):
+            make_pictures(folder / split / name, number=8)
+    return folder
+
+
 def words(data: object, run: Path, *extra: str) -> list[str]:
     """The command line of a run."""
     settings = [word for setting in [*SETTINGS, *extra] for word in ("--set", setting)]

@@ -45,11 +45,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def opened(folder: Path, kept: str, num_workers: int = 0) -> Files:
-    return Files(open_source(str(folder)), CROP, cache=kept, num_workers=num_workers)
+    return Files(open_source(str(folder)), (CROP,), cache=kept, num_workers=num_workers)
 
 
 def batches(pictures: Files, number: int = 4) -> list[Batch]:
-    loader = Loader(pictures, Order(len(pictures), 8, 1), Split(8), 1, CROP, 0.5, torch.device("cpu"))
+    loader = Loader(pictures, Order(len(pictures), 8, 1), Split(8), 1, (CROP,), 0.5, torch.device("cpu"))
     stream = loader.batches(0)
     return [next(stream) for _ in range(number)]
 
@@ -103,7 +103,7 @@ def test_a_changed_picture_is_never_shown_as_it_was(tmp_path: Path, place: Path)
 
 def test_another_size_of_crop_is_another_cache(folder: Path, place: Path) -> None:
     opened(folder, "disk")
-    Files(open_source(str(folder)), Crop((8, 8), CROP.scale, CROP.aspect), cache="disk")
+    Files(open_source(str(folder)), (Crop((8, 8), CROP.scale, CROP.aspect),), cache="disk")
     assert len(tables(place)) == 2
 
 
@@ -132,15 +132,15 @@ def test_what_fails_on_the_way_leaves_nothing(folder: Path, place: Path, monkeyp
 
 def test_pictures_that_change_while_they_are_decoded_are_not_kept(folder: Path, place: Path) -> None:
     source = open_source(str(folder))
-    name = on_disk.name_of(source, CROP)
-    shelf = Files(source, CROP, cache="none")
+    name = on_disk.name_of(source, (CROP,))
+    shelf = Files(source, (CROP,), cache="none")
 
     def parts():
         yield from shelf._parts("")
         Image.new("RGB", (9, 9)).save(folder / "000.png")
 
     with pytest.raises(BadInput, match="changed while they were decoded"):
-        on_disk.write(name, source, CROP, parts(), 1.0)
+        on_disk.write(name, source, (CROP,), parts(), 1.0)
     assert not tables(place)
 
 
@@ -193,7 +193,7 @@ def test_what_was_not_used_for_longest_makes_room(folder: Path, place: Path, mon
         os.utime(path, (1, 1))
     size = (place / f"{old}.bytes").stat().st_size
     monkeypatch.setenv("OPENJEPA_CACHE_GB", str(1.5 * size / 1e9))
-    Files(open_source(str(folder)), Crop((17, 17), CROP.scale, CROP.aspect), cache="disk")
+    Files(open_source(str(folder)), (Crop((17, 17), CROP.scale, CROP.aspect),), cache="disk")
     assert len(tables(place)) == 1 and old not in tables(place) and cache.load(old) is None
 
 
@@ -228,18 +228,18 @@ def test_broken_pictures_are_replaced_and_reported_as_without_a_cache(folder: Pa
     (folder / "003.png").write_bytes(b"")
     (folder / "004.png").write_bytes((folder / "005.png").read_bytes()[:200])
     plain, *kept = (opened(folder, name) for name in ("none", "memory", "disk", "disk"))
-    stream = [one.crops(loader_of(one).wanted(0), CROP, torch.device("cpu")) for one in (plain, *kept)]
+    stream = [one.crops(loader_of(one).wanted(0), (CROP,), torch.device("cpu")) for one in (plain, *kept)]
     epoch = [[next(crops) for _ in range(2)] for crops in stream]
     expected = epoch[0][0].broken | epoch[0][1].broken
     assert {Path(path).name: reason for path, reason in expected.items()}["003.png"] == "empty file" and len(
         expected
     ) == 2
     for crops in epoch[1:]:
-        assert crops[0].broken == expected and torch.equal(crops[1].images, epoch[0][1].images)
+        assert crops[0].broken == expected and torch.equal(crops[1].views[0], epoch[0][1].views[0])
 
 
 def loader_of(pictures: Files) -> Loader:
-    return Loader(pictures, Order(len(pictures), 8, 1), Split(8), 1, CROP, 0.5, torch.device("cpu"))
+    return Loader(pictures, Order(len(pictures), 8, 1), Split(8), 1, (CROP,), 0.5, torch.device("cpu"))
 
 
 def test_only_the_name_of_a_mapped_file_travels_to_another_process(folder: Path) -> None:

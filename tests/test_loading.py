@@ -1,5 +1,6 @@
 """Order, sharing, crops (against Pillow), decoded pictures and batches."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from PIL import Image
 
 import runner
 from openjepa.core.errors import BadInput
+from openjepa.core.types import Augmentation, Batch
 from openjepa.data import transforms
 from openjepa.data.crop import Crop
 from openjepa.data.files import Files
@@ -138,11 +140,11 @@ def loader(
     source, *, cache: str = "none", workers: int = 0, split: Split | None = None, max_broken: float = 0.5
 ) -> Loader:
     return Loader(
-        pictures=Files(source, CROP, cache=cache, num_workers=workers),
+        pictures=Files(source, (CROP,), cache=cache, num_workers=workers),
         order=Order(len(source), 8, seed=1),
         split=split or Split(8),
         seed=1,
-        crop=CROP,
+        crops=(CROP,),
         max_broken=max_broken,
         device=torch.device("cpu"),
     )
@@ -176,6 +178,39 @@ def test_two_processes_and_two_rounds_see_the_parts_of_one_batch(folder: Path) -
         for accumulation_round in range(2):
             parts[accumulation_round, rank] = next(batches).images
     assert torch.allclose(torch.cat([parts[key] for key in sorted(parts)]), whole, atol=1e-5)
+
+
+VIEWS = (
+    Augmentation((16, 16), scale=(0.3, 1.0), jitter=(0.4, 0.4, 0.2, 0.1), blur_chance=0.5),
+    Augmentation((16, 16), scale=(0.3, 1.0), jitter=(0.4, 0.4, 0.2, 0.1), blur_chance=0.5),
+    Augmentation((8, 8), scale=(0.05, 0.3), grey_chance=1.0),
+)
+
+
+def with_views(source, split: Split, workers: int = 0) -> Loader:
+    crops = tuple(Crop(view.size, view.scale, view.aspect, view.flip) for view in VIEWS)
+    pictures = Files(source, crops, cache="none", num_workers=workers)
+    return replace(loader(source, split=split), pictures=pictures, crops=crops, augmentations=VIEWS)
+
+
+def test_views_are_drawn_apart_and_shared_between_processes_and_rounds(folder: Path) -> None:
+    source = open_source(str(folder))
+    whole = first(with_views(source, Split(8)).batches(3), 1)[0]
+    assert [view.shape[2:] for view in whole.views] == [(16, 16), (16, 16), (8, 8)]
+    assert not torch.allclose(whole.views[0], whole.views[1], atol=0.1), "each view has numbers of its own"
+    means, stds = (torch.tensor(values)[:, None, None] for values in (transforms.MEAN, transforms.STD))
+    small = whole.views[2] * stds + means
+    assert torch.allclose(small[:, 0], small[:, 1], atol=1e-5), "only the small ones are grey by all chance"
+    parts: dict[tuple[int, int], Batch] = {}
+    for rank in range(2):
+        batches = with_views(source, Split(8, 2, rank, 2), workers=rank).batches(3)
+        parts |= {(number, rank): next(batches) for number in range(2)}
+    for place, view in enumerate(whole.views):
+        assert torch.allclose(torch.cat([parts[key].views[place] for key in sorted(parts)]), view, atol=1e-4)
+
+
+def test_a_method_without_views_gets_none(folder: Path) -> None:
+    assert first(loader(open_source(str(folder))).batches(0), 1)[0].views == ()
 
 
 @pytest.fixture

@@ -49,12 +49,12 @@ def _row(source: Reducible, size: int, num_workers: int, batch_size: int) -> dic
     defaults = DataConfig()
     crop = Crop((size, size), defaults.crop_scale, defaults.crop_aspect)
     on_demand, kept = (
-        Files(source, crop, cache=cache, num_workers=num_workers if cache == "none" else 0)
+        Files(source, (crop,), cache=cache, num_workers=num_workers if cache == "none" else 0)
         for cache in ("none", "disk")
     )
     order = Order(len(source), batch_size, seed=0)
     loaders = [
-        Loader(files, order, Split(batch_size), 0, crop, 0.0, torch.device("cpu")) for files in (on_demand, kept)
+        Loader(files, order, Split(batch_size), 0, (crop,), 0.0, torch.device("cpu")) for files in (on_demand, kept)
     ]
     ways = [partial(_plain_epoch, loaders[0], source, num_workers), *(partial(_epoch, loader) for loader in loaders)]
     plain, ours, cached = (order.steps_per_epoch * batch_size / seconds for seconds in _medians(ways))
@@ -85,7 +85,7 @@ def _epoch(loader: Loader) -> None:
 def _plain_epoch(loader: Loader, source: Reducible, num_workers: int) -> None:
     wanted = loader.wanted(0)
     chosen = [next(wanted) for _ in range(loader.order.steps_per_epoch)]
-    for _ in workers.each(Plain(source, loader.crop), chosen, num_workers=num_workers):
+    for _ in workers.each(Plain(source, loader.crops[0]), chosen, num_workers=num_workers):
         pass
 
 
@@ -97,7 +97,7 @@ class Plain:
     def __getitem__(self, wanted: Wanted) -> Tensor:
         """-> [B, 3, h, w]"""
         size = torch.tensor([[HEIGHT, WIDTH]]).expand(len(wanted.index), 2)
-        boxes = transforms.crop_boxes(wanted.draws, size, scale=self.crop.scale, aspect=self.crop.aspect).tolist()
+        boxes = transforms.crop_boxes(wanted.draws[0], size, scale=self.crop.scale, aspect=self.crop.aspect).tolist()
         places = zip(wanted.index.tolist(), boxes, strict=True)
         return torch.stack([self._view(self.source.path(index), box) for index, box in places])
 

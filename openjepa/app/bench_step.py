@@ -77,7 +77,7 @@ def step(words: list[str], *, num_steps: int) -> dict[str, Any]:
     for index in range(NUM_DRAWS):
         bench.run(index)
     timings = [_timing(bench, index % NUM_DRAWS) for index in range(num_steps)]
-    memory = _peak_memory(chosen)  # before FLOP are counted, which needs memory of its own
+    memory = device.peak_memory(chosen)  # before FLOP are counted, which needs memory of its own
     flops = [bench.flops(index) for index in range(NUM_DRAWS)]
     shares = [flops[index % NUM_DRAWS] / timing.step / timing.peak for index, timing in enumerate(timings)]
     seconds, masks, crops, peak = (median(getattr(timing, part) for timing in timings) for part in PARTS)
@@ -119,7 +119,9 @@ class StepBench:
         self.optimizer = optim.adamw(self.method, betas=config.optim.betas)
         size, (height, width) = config.train.batch_size, config.data.height_width
         generator = torch.Generator().manual_seed(0)
-        self.batch = Batch(torch.randn(size, 3, height, width, generator=generator).to(chosen), torch.arange(size))
+        sides = [(height, width), *(view.size for view in self.method.augmentations)]
+        images, *views = (torch.randn(size, 3, *side, generator=generator).to(chosen) for side in sides)
+        self.batch = Batch(images, torch.arange(size), tuple(views))
         self.pictures = torch.randint(0, 256, (size, 3, height, width), generator=generator, dtype=torch.uint8)
 
     def run(self, index: int) -> None:
@@ -174,13 +176,3 @@ def _matmul_flops_per_second(chosen: torch.device) -> float:
     out = torch.empty_like(a)
     best = min(seconds_of(lambda: torch.mm(a, b, out=out)) for _ in range(6))
     return 2 * PEAK_SIDE**3 / best
-
-
-def _peak_memory(chosen: torch.device) -> int:
-    """Of this process, or of the GPU."""
-    if chosen.type == "cuda":
-        return torch.cuda.max_memory_allocated() // 2**20
-    import resource  # Windows has none
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak // (2**20 if sys.platform == "darwin" else 2**10)

@@ -1,6 +1,6 @@
 """From a Config to the parts: data, encoder, method, optimiser. What a config leaves open is decided and written back here."""
 
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import torch
 from torch import nn
@@ -9,7 +9,8 @@ from openjepa.core import options, seeding
 from openjepa.core.config import DEFAULT_EPOCHS, Config
 from openjepa.core.contracts import Method, Monitor, Source, methods, monitors
 from openjepa.core.errors import BadInput
-from openjepa.data.crop import Crop
+from openjepa.core.types import Augmentation
+from openjepa.data.crop import Crop, Crops
 from openjepa.data.cropper import Reducible
 from openjepa.data.files import Files
 from openjepa.data.loader import Croppable, Loader
@@ -17,11 +18,17 @@ from openjepa.data.order import Order, Split
 from openjepa.data.pictures import Pictures
 from openjepa.data.progress import Track
 from openjepa.engine import distributed, optim
-from openjepa.models import sizes
+from openjepa.models import resnet, sizes
+from openjepa.models.resnet import ResNet
 from openjepa.models.vit import VisionTransformer
 
 
-def encoder(config: Config) -> VisionTransformer:
+def encoder(config: Config) -> VisionTransformer | ResNet:
+    wanted = methods[config.method["name"]]
+    resnet_size = resnet.parse(config.model.name)
+    if resnet_size is not None:
+        _check_takes_resnet(config, wanted)
+        return ResNet(resnet_size, image_size=config.data.height_width)
     size, patch_size = sizes.parse(config.model.name)
     return VisionTransformer(
         size,
@@ -31,7 +38,20 @@ def encoder(config: Config) -> VisionTransformer:
         checkpoint_activations=config.model.checkpoint_activations,
         rescale_init=config.model.rescale_init,
         patch_init=config.model.patch_init,
+        needs=wanted.needs,
     )
+
+
+def _check_takes_resnet(config: Config, wanted: type[Method]) -> None:
+    if ResNet not in get_args(get_type_hints(wanted.__init__)["encoder"]):
+        raise BadInput(
+            f"{config.method['name']} needs patches, so model {config.model.name} cannot be its encoder; "
+            "use a ViT, such as vit-tiny/16"
+        )
+    if config.model.drop_path or config.model.checkpoint_activations:
+        raise BadInput(
+            f"model.drop_path and model.checkpoint_activations are for ViTs; leave them out with {config.model.name}"
+        )
 
 
 def method(config: Config) -> Method:
@@ -81,7 +101,9 @@ def check_data(config: Config, source: Source) -> None:
     Split(config.train.batch_size, config.train.accumulate, distributed.rank(), distributed.world_size())
 
 
-def loader(config: Config, pictures: Croppable, device: torch.device) -> Loader:
+def loader(
+    config: Config, pictures: Croppable, device: torch.device, augmentations: tuple[Augmentation, ...] = ()
+) -> Loader:
     train = config.train
     split = Split(train.batch_size, train.accumulate, distributed.rank(), distributed.world_size())
     return Loader(
@@ -89,31 +111,40 @@ def loader(config: Config, pictures: Croppable, device: torch.device) -> Loader:
         order=Order(len(pictures), train.batch_size, config.seed),
         split=split,
         seed=config.seed,
-        crop=_crop(config),
+        crops=crops(config, augmentations),
         max_broken=config.data.max_broken,
         device=device,
+        augmentations=augmentations,
     )
 
 
-def pictures(config: Config, source: Source, track: Track | None = None) -> Croppable:
-    data = config.data
+def pictures(
+    config: Config,
+    source: Source,
+    augmentations: tuple[Augmentation, ...] = (),
+    track: Track | None = None,
+) -> Croppable:
+    data, wanted = config.data, crops(config, augmentations)
     if isinstance(source, Reducible):
-        return Files(source, _crop(config), cache=data.cache, num_workers=data.workers, track=track)
+        return Files(source, wanted, cache=data.cache, num_workers=data.workers, track=track)
     assert data.cache != "disk", "check_data refuses it"
     return Pictures(  # in memory already, or drawn
         source,
         image_size=data.height_width,
-        crop_scale=data.crop_scale[0],
-        crop_aspect=data.crop_aspect,
+        crop_scale=min(crop.scale[0] for crop in wanted),
+        crop_aspect=(min(crop.aspect[0] for crop in wanted), max(crop.aspect[1] for crop in wanted)),
         cache=data.cache,
         num_workers=data.workers,
         track=track,
     )
 
 
-def _crop(config: Config) -> Crop:
+def crops(config: Config, augmentations: tuple[Augmentation, ...]) -> Crops:
+    """What is cut out of every picture: a view for each augmentation, or the one crop of the data section."""
     data = config.data
-    return Crop(data.height_width, data.crop_scale, data.crop_aspect, data.flip)
+    if not augmentations:
+        return (Crop(data.height_width, data.crop_scale, data.crop_aspect, data.flip),)
+    return tuple(Crop(view.size, view.scale, view.aspect, view.flip) for view in augmentations)
 
 
 def rates(config: Config, *, steps_per_epoch: int, total: int) -> optim.Rates:

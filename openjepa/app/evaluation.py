@@ -65,7 +65,7 @@ class Evaluation:
         plan = labelling.plan(task, self.wanted.labels, self.wanted.draws)
         names = self.wanted.probes or task.definition.probes
         chosen, views = self.wanted.features, self.wanted.views
-        return Probing(task, plan, self.extractor, names, chosen, views, self.wanted.settings)
+        return Probing(task, plan, self.extractor, names, chosen, views, self.wanted.settings, self.subject.tuned)
 
     def _scores(self, probing: Probing) -> list[Score]:
         task = probing.task

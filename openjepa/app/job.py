@@ -15,6 +15,7 @@ from openjepa.core.contracts import Method, Source
 from openjepa.core.errors import OpenJepaError
 from openjepa.data.loader import Loader
 from openjepa.engine import checkpoint, distributed, loop, optim
+from openjepa.engine import device as devices
 from openjepa.engine.stopping import Stop
 from openjepa.runs import metrics, provenance
 from openjepa.runs.directory import RunFolder, write_broken, write_json, write_text
@@ -38,8 +39,8 @@ class Job:
     source: Source
 
     def run(self, method: Method, *, is_new: bool) -> Result:
-        pictures = build.pictures(self.config, self.source, console.track)
-        loader = build.loader(self.config, pictures, self.device)
+        pictures = build.pictures(self.config, self.source, method.augmentations, console.track)
+        loader = build.loader(self.config, pictures, self.device, method.augmentations)
         job = self
         if self.config.train.minutes is not None:
             job = replace(self, config=with_steps(self.config, self._steps_within_budget(method, loader)))
@@ -145,11 +146,17 @@ class Job:
         record = json.loads(self.folder.provenance.read_text(encoding="utf-8"))
         write_json(self.folder.provenance, {**record, "status": status, **more})
 
+    def _peak_memory(self) -> int:
+        """Of this process or of an earlier one, whose work this one went on with."""
+        record = json.loads(self.folder.provenance.read_text(encoding="utf-8"))
+        return max(devices.peak_memory(self.device), record.get("peak_memory_mib", 0))
+
     def _finish(self, method: Method, done: int, total: int) -> Result:
         is_finished = done >= total
         if distributed.is_main():
             saving.write_weights(self.folder, method, self.config, done)
-            self._set_status("finished" if is_finished else "stopped", steps=done, ended=provenance.now())
+            ended = {"steps": done, "ended": provenance.now(), "peak_memory_mib": self._peak_memory()}
+            self._set_status("finished" if is_finished else "stopped", **ended)
             if not is_finished:
                 console.notice(
                     f"stopped cleanly at step {done} of {total}; continue with --run {self.folder.path} --resume"

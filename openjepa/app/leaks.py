@@ -1,4 +1,4 @@
-"""Do test pictures also occur in what was learned from? Exact copies only; FACTS: a published 87 % came from such a mistake."""
+"""Do test pictures also occur in what was learned from? Exact copies only. A published 87 % came from such a mistake."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -15,7 +15,6 @@ from openjepa.core.contracts import Method
 from openjepa.core.errors import BadInput
 from openjepa.engine import checkpoint
 from openjepa.io import reference
-from openjepa.models.vit import VisionTransformer
 from openjepa.runs.directory import RunFolder
 
 Which = Literal["target", "context"]
@@ -33,18 +32,22 @@ def load(run: str | Path) -> Method:
 
 
 def load_encoder(run: str | Path, which: Which = "target") -> nn.Module:
-    """`encoder(images) -> [B, N, D]`, `encoder.pool(images) -> [B, D]`; the target encoder, as in the paper, by default."""
+    """`encoder(images) -> [B, N, D]`, `encoder.pool(images) -> [B, D]`; the target encoder, as in the paper, by default.
+
+    "target" is what a method's authors evaluate, "context" what gradients train; for MAE and others they are the same.
+    """
+    return load_encoders(run, which)[0]
+
+
+def load_encoders(run: str | Path, which: Which = "target") -> tuple[nn.Module, nn.Module]:
+    """The encoder, and what fine-tuning starts from; mostly the same."""
     if which not in get_args(Which):
         raise BadInput(f'there is no "{which}" encoder; choose {" or ".join(get_args(Which))}')
     if _is_archive(Path(run)):
-        return reference.read_encoder(Path(run), which)
+        encoder = reference.read_encoder(Path(run), which)
+        return encoder, encoder
     method = load(run)
-    if which == "target":
-        return method.encoder
-    encoder = getattr(method, "context_encoder", None)
-    if not isinstance(encoder, VisionTransformer):
-        raise BadInput(f"the method in {run} has no context encoder; use which='target'")
-    return encoder
+    return (method.encoder, method.tuned_encoder) if which == "target" else (method.learner, method.learner)
 
 
 def read_config(run: str | Path) -> Config | None:

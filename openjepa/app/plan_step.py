@@ -37,7 +37,7 @@ class Work:
     backward: float  # FLOP per image; with activation checkpointing also what is computed again
     activations: float  # bytes per image that live at the peak
     weight_copies: float  # bytes, for any number of images
-    mask_sizes: dict[str, float]
+    mask_sizes: dict[str, float]  # numbers of the step that are no tensors
 
     @property
     def flops(self) -> float:
@@ -52,7 +52,8 @@ def count(config: Config, *, num_images: int, precision: Literal["float32", "bfl
     with FakeTensorMode(allow_non_fake_inputs=True):
         method.to_empty(device="cpu")
         images = torch.empty(num_images, 3, *config.data.height_width)
-    batch = Batch(images, torch.arange(num_images))
+        views = tuple(torch.empty(num_images, 3, *view.size) for view in method.augmentations)
+    batch = Batch(images, torch.arange(num_images), views)
     step = _typical_step(method, batch, config)
     live = LiveBytes(method)
     with FlopCounterMode(display=False, custom_mapping=ATTENTION) as counter, live:
@@ -68,7 +69,7 @@ def count(config: Config, *, num_images: int, precision: Literal["float32", "bfl
         backward=(counter.get_total_flops() - sum(forward.values())) / num_images,
         activations=(live.peak - live.copies) / num_images,
         weight_copies=live.copies,
-        mask_sizes=output.metrics,
+        mask_sizes={name: value for name, value in output.metrics.items() if isinstance(value, float)},
     )
 
 

@@ -13,11 +13,14 @@ from openjepa.app import build, console, resume, watch
 from openjepa.app.job import Job, Result, with_steps
 from openjepa.core import config as configs
 from openjepa.core.config import Config
+from openjepa.core.contracts import Method
 from openjepa.core.errors import BadInput
 from openjepa.data.spec import open_source
 from openjepa.engine import allocator, device, distributed
 from openjepa.runs.directory import RunFolder
 from openjepa.runs.lock import Lock
+
+OF_ONE_CROP = ("crop_scale", "crop_aspect", "flip")  # settings of the data section that views have for themselves
 
 
 def pretrain(
@@ -53,8 +56,17 @@ def _pretrain(config: Config, folder: RunFolder, resumes: bool, chosen: torch.de
     build.check_data(config, source)
     method = build.method(config).to(chosen)  # before anything is written: what does not fit together is said here
     build.check_watchers(config, method.encoder)
-    with Lock(folder) if distributed.is_main() else nullcontext():
+    _name_unused(config, method)
+    with Lock(folder.path) if distributed.is_main() else nullcontext():
         return job.run(method, is_new=not past)
+
+
+def _name_unused(config: Config, method: Method) -> None:
+    defaults = type(config.data).model_fields
+    names = [name for name in OF_ONE_CROP if getattr(config.data, name) != defaults[name].default]
+    if names and method.augmentations:
+        unused = " and ".join(f"data.{name}" for name in names)
+        console.notice(f"{unused}: not used, {config.method['name']} makes views of its own; see docs/methods.md")
 
 
 def _config(given: Config | Mapping[str, Any] | None, folder: RunFolder, resumes: bool) -> Config:

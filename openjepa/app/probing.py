@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from openjepa.app import console
 from openjepa.app.drawn import Drawn
 from openjepa.app.extraction import WORKERS, Extractor
 from openjepa.app.labelling import Plan
-from openjepa.app.score import PIXELS
+from openjepa.app.score import PIXELS, TRAINED
 from openjepa.app.subject import RANDOM_SEED
 from openjepa.core import options
 from openjepa.core.contracts import Probe, Source, probes
@@ -62,6 +62,7 @@ class Probing:
     features: Blocks = "last"
     num_views: int = 0
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tuned: nn.Module | None = None  # what fine-tuning starts from, if it is not the encoder itself
 
     def __post_init__(self) -> None:
         for name in {*self.names, *self.settings}:
@@ -151,6 +152,8 @@ class Probing:
         tuned = Finetune(**{**self._options(FINETUNE), "seed": seed})
         part = self.drawn.train.take(rows)
         network = self.extractor.networks[representation]
+        if representation == TRAINED and self.tuned is not None:
+            network = self.tuned
         tuned.fit(network, self._pictures(part.source), part.index, part.labels, self.preparation, console.track)
         _, is_sound = self.extractor.features(representation, self.task.test, self.preparation)
         test = self.task.test.take(is_sound.nonzero().squeeze(1))

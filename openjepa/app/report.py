@@ -2,11 +2,10 @@
 
 from html import escape
 from pathlib import Path
-from string import Template
 
 from openjepa.app import console, report_figures, report_record, report_scores, report_text
 from openjepa.app.load import load
-from openjepa.app.report_parts import Section, paragraph
+from openjepa.app.report_parts import Section, page, paragraph
 from openjepa.app.report_record import Record
 from openjepa.core.contracts import Method
 from openjepa.core.errors import BadInput
@@ -14,7 +13,6 @@ from openjepa.engine import device
 from openjepa.models.vit import VisionTransformer
 from openjepa.runs.directory import RunFolder, write_text
 
-TEMPLATE = Path(__file__).with_name("report.html")
 PICTURE_SECTIONS = (
     report_figures.masks_section,
     report_figures.attention_section,
@@ -31,7 +29,9 @@ def write(run: str | Path) -> Path:
     method = load(run)
     sections = [report_scores.section(record), report_text.training(record), *looked_at(record, method)]
     sections += [section for section in (report_text.broken(record), report_text.config(record)) if section is not None]
-    write_text(folder.report, page(record, method, sections))
+    headline = report_text.headline(record, method)
+    text = page(record.name, headline, sections, over="OpenJEPA run report", command="openjepa report")
+    write_text(folder.report, text)
     return folder.report
 
 
@@ -50,15 +50,3 @@ def looked_at(record: Record, method: Method) -> list[Section]:
     study = report_figures.Study(method.to(chosen), encoder.to(chosen), shown.to(chosen))
     found = [make(study) for make in console.track(PICTURE_SECTIONS, "drawing figures", len(PICTURE_SECTIONS))]
     return [section for section in found if section is not None]
-
-
-def page(record: Record, method: Method, sections: list[Section]) -> str:
-    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
-        title=escape(record.name),
-        headline=report_text.headline(record, method),
-        links="".join(f'<a href="#{section.key}">{escape(section.title)}</a>' for section in sections),
-        sections="\n".join(
-            f'<section id="{section.key}"><h2>{escape(section.title)}</h2>{section.body}</section>'
-            for section in sections
-        ),
-    )

@@ -5,13 +5,13 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from openjepa.app import report_widget
 from openjepa.app import report_words as words
 from openjepa.app.report_parts import Section, figure_html, paragraph
 from openjepa.app.report_record import SEED, Shown
-from openjepa.app.subject import fresh
+from openjepa.app.subject import random_like
 from openjepa.core import seeding
 from openjepa.core.contracts import Method
 from openjepa.core.types import Masks
@@ -56,7 +56,7 @@ class Study:
 
 
 @torch.no_grad()
-def tokens_of(encoder: VisionTransformer, images: Tensor) -> Tensor:
+def tokens_of(encoder: nn.Module, images: Tensor) -> Tensor:
     """[S, 3, h, w] -> [S, N, D]"""
     return torch.cat([encoder(batch).cpu() for batch in images.split(BATCH)])
 
@@ -123,7 +123,7 @@ def _widget(study: Study) -> str:
 
 def pca_section(study: Study) -> Section:
     images = study.shown.images[:NUM_SHOWN]
-    random = tokens_of(fresh(study.encoder).to(images.device), study.shown.images)
+    random = tokens_of(random_like(study.encoder).to(images.device), study.shown.images)
     rows = {}
     for name, tokens in (("trained", study.tokens), ("random", random)):
         rows[name] = tokens[: len(images)]

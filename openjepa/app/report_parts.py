@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
+from string import Template
 from typing import Any
 
 import matplotlib
@@ -16,6 +18,7 @@ from torch import Tensor
 
 from openjepa.viz.style import FAINT, INK
 
+TEMPLATE = Path(__file__).with_name("report.html")
 SVG_SETTINGS: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "openjepa", "image.composite_image": False}
 NO_METADATA: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 HEAVY = 12_000  # bytes of a PNG above which a picture is embedded as JPEG
@@ -27,6 +30,21 @@ class Section:
     key: str  # its place in the page, #key
     title: str
     body: str  # HTML
+
+
+def page(title: str, headline: str, sections: Sequence[Section], *, over: str, command: str) -> str:
+    """A whole HTML file; `headline` is HTML already, `command` is what wrote it."""
+    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+        title=escape(title),
+        over=escape(over),
+        command=escape(command),
+        headline=headline,
+        links="".join(f'<a href="#{section.key}">{escape(section.title)}</a>' for section in sections),
+        sections="\n".join(
+            f'<section id="{section.key}"><h2>{escape(section.title)}</h2>{section.body}</section>'
+            for section in sections
+        ),
+    )
 
 
 def paragraph(text: str, kind: str = "") -> str:

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from openjepa.app.load import Which, load_encoder, read_config
+from openjepa.app.load import Which, load_encoders, read_config
 from openjepa.core.errors import BadInput
 from openjepa.engine import device
 from openjepa.models import sizes
+from openjepa.models.resnet import ResNet
 from openjepa.models.vit import VisionTransformer
 from openjepa.runs.directory import RunFolder
 
@@ -29,6 +30,7 @@ class Subject:
     which: str  # target or context encoder, or what else it is
     pretraining: str | None = None  # the data it learned from, where we know
     folder: RunFolder | None = None  # where scores are kept
+    tuned: nn.Module | None = None  # what fine-tuning starts from, if it is not the encoder itself
 
 
 def open_subject(
@@ -44,7 +46,7 @@ def open_subject(
         return _of_module(given, size, random)
     if str(given).startswith(FRESH):
         return _fresh(str(given), size)
-    encoder = load_encoder(given, which)
+    encoder, tuned = load_encoders(given, which)
     size = size or _image_size(encoder)
     folder = RunFolder(Path(given))
     config = read_config(given)
@@ -56,29 +58,17 @@ def open_subject(
         which=f"{which} encoder",
         pretraining=None if config is None else config.data.source,
         folder=folder if folder.holds_a_run else None,
+        tuned=None if tuned is encoder else _placed(tuned, size),
     )
 
 
 def random_like(encoder: nn.Module) -> nn.Module:
     """The same architecture with fresh weights; the global generator is left as it was."""
-    if isinstance(encoder, VisionTransformer):
-        return fresh(encoder)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(RANDOM_SEED)
+        if isinstance(encoder, VisionTransformer | ResNet):
+            return encoder.fresh().eval()
         return _reset(copy.deepcopy(encoder)).eval()
-
-
-def fresh(encoder: VisionTransformer) -> VisionTransformer:
-    """Drawn from the same distribution as the first weights of the given one."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(RANDOM_SEED)
-        return VisionTransformer(
-            encoder.size,
-            patch_size=encoder.patch_size,
-            image_size=encoder.image_size,
-            patch_init=encoder.patch_init,
-            rescale_init=encoder.rescale_init,
-        ).eval()
 
 
 def _reset(module: nn.Module) -> nn.Module:

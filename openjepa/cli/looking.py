@@ -6,9 +6,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from openjepa.cli import tables
-from openjepa.cli.options import AsJson, Count, Overrides
-
-Words = Annotated[list[str] | None, Parameter(negative=(), consume_multiple=False)]
+from openjepa.cli.options import AsJson, Count, Overrides, Words
 
 
 def evaluate(

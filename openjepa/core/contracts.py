@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Protocol, Self
+from typing import Annotated, Any, ClassVar, Protocol, Self
 
 import torch
 from pydantic import AfterValidator
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from openjepa.core import options
 from openjepa.core.duration import Duration
 from openjepa.core.registry import Registry
-from openjepa.core.types import Batch, Features, Grid, LossOutput, Masks, Sample, Step
+from openjepa.core.types import Augmentation, Batch, EncoderNeeds, Features, Grid, LossOutput, Masks, Sample, Step
 
 
 class MaskStrategy(Protocol):
@@ -33,6 +33,13 @@ class Encoder(Protocol):
 class Method(nn.Module, ABC):
     """A way to learn without labels. Its constructor's keyword-only arguments are its options in the config."""
 
+    needs: ClassVar[EncoderNeeds] = EncoderNeeds()
+
+    @property
+    def augmentations(self) -> tuple[Augmentation, ...]:
+        """How each view of an image is made. None: one crop as the data section says, with its colours as they are."""
+        return ()
+
     @abstractmethod
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
         """The whole method: a batch in, a loss out."""
@@ -49,6 +56,16 @@ class Method(nn.Module, ABC):
     @abstractmethod
     def encoder(self) -> nn.Module:
         """What evaluation uses (for I-JEPA the target encoder)."""
+
+    @property
+    def learner(self) -> nn.Module:
+        """The encoder that gradients reach (for I-JEPA the context encoder); mostly it is the one that is evaluated."""
+        return self.encoder
+
+    @property
+    def tuned_encoder(self) -> nn.Module:
+        """What fine-tuning starts from; SimCLR v2 keeps the first layer of its head."""
+        return self.encoder
 
     def forward(self, batch: Batch, step: Step) -> LossOutput:
         return self.training_step(batch, step)  # DistributedDataParallel listens to forward

@@ -30,8 +30,23 @@ def schema(part: type) -> type[BaseModel]:
 
 def resolve(part: type, values: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     """Checked values with every default filled in; `where` is the dotted path that messages name."""
-    model = validate(schema(part), values, where=where)
+    model = validate(schema(part), _over_defaults(part, values), where=where)
     return {name: getattr(model, name) for name in type(model).model_fields}
+
+
+def _over_defaults(part: type, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A section that is given in part keeps the rest of the part's own default, unless it names another part."""
+    if not isinstance(values, Mapping):
+        return values
+    defaults = {name: plain(parameter.default) for name, parameter in inspect.signature(part).parameters.items()}
+    return {name: _over(defaults.get(name), value) for name, value in values.items()}
+
+
+def _over(default: Any, given: Any) -> Any:
+    if not isinstance(default, Mapping) or not isinstance(given, Mapping):
+        return given
+    is_another = given.get("name", default.get("name")) != default.get("name")
+    return given if is_another else {**default, **given}
 
 
 def resolve_named(registry: Registry[Any], values: Mapping[str, Any], default: str | None = None) -> dict[str, Any]:

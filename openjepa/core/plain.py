@@ -9,6 +9,7 @@ import yaml
 from openjepa.core.errors import BadInput
 
 LENGTHS = ("epochs", "steps", "minutes")
+BUDGETS = tuple(f"train.{name}" for name in LENGTHS)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -41,6 +42,15 @@ def put(values: dict[str, Any], path: str, value: Any) -> None:
         for other in LENGTHS:
             values.pop(other, None)
     values[key] = value
+
+
+def has(values: Mapping[str, Any], path: str) -> bool:
+    """Whether something stands at this dotted path."""
+    for key in path.split("."):
+        if not isinstance(values, Mapping) or key not in values:
+            return False
+        values = values[key]
+    return True
 
 
 def parse_override(override: str) -> tuple[str, Any]:

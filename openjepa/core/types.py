@@ -4,6 +4,7 @@ B images in a batch · N patches of an image · K context patches · M target bl
 D encoder width · P predictor width · S samples of a data set · h, w pixels
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -54,11 +55,38 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Augmentation:
+    """How one view of an image is made: a random crop, then changes of its colours, each by chance (SimCLR, section 3)."""
+
+    size: tuple[int, int]  # height and width of the view
+    scale: tuple[float, float] = (0.08, 1.0)  # share of the picture's area
+    aspect: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: bool = True
+    jitter: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)  # brightness, contrast, saturation, hue
+    jitter_chance: float = 0.8
+    grey_chance: float = 0.2
+    blur_chance: float = 0.0
+    solarise_chance: float = 0.0
+
+
+@dataclass(frozen=True)
+class EncoderNeeds:
+    """What a method wants of a vision transformer besides patch tokens. I-JEPA wants nothing."""
+
+    class_token: bool = False  # one more token, which may come to summarise the image
+    mask_token: bool = False  # a learned token that may stand in the place of a hidden patch
+    # A small crop's places span the range of the usual grid, as interpolated ones would.
+    stretched_positions: bool = False
+    pools_class: bool = False  # whether the class token, not the mean over patches, is the image's representation
+
+
+@dataclass(frozen=True)
 class Batch:
     """What a method sees: normalised images of one size, and where they came from."""
 
-    images: Tensor  # [B, 3, h, w] float32
+    images: Tensor  # [B, 3, h, w] float32; with views the first of them
     index: Tensor  # [B] int64, place of each image in the source
+    views: tuple[Tensor, ...] = ()  # [B, 3, h, w] each, one for each of the method's augmentations
 
 
 @dataclass(frozen=True)
@@ -85,7 +113,8 @@ class LossOutput:
     """What a training step returns: the loss, numbers to log, and tensors (detached) that monitors may look at."""
 
     loss: Tensor  # scalar
-    metrics: dict[str, float] = field(default_factory=dict)
+    # Tensors are read when somebody looks: a GPU need not wait.
+    metrics: Mapping[str, float | Tensor] = field(default_factory=dict)
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from openjepa.data import transforms
 from openjepa.data.transforms import CropDraws
 
 
@@ -19,17 +20,32 @@ class Crop:
         return needed(true, self.size, self.scale[0], self.aspect)
 
 
+def random_crop(images: Tensor, sizes: Tensor, draws: CropDraws, crop: Crop) -> Tensor:
+    """[B, 3, H, W] uint8 -> [B, 3, h, w] in 0 … 255. `sizes` [B, 2]: true ones, before pictures were stretched to H×W."""
+    boxes = transforms.crop_boxes(draws, sizes, scale=crop.scale, aspect=crop.aspect)
+    return transforms.cut(images, sizes, boxes, crop.size, draws.flip < 0.5 if crop.flip else None)
+
+
+Crops = tuple[Crop, ...]  # of each picture: one, or one for each view that a method wants
+
+
+def largest_need(crops: Crops, true: tuple[int, int]) -> tuple[int, int]:
+    """(h, w) of a picture -> (h, w) that is enough for all of its crops."""
+    needs = [crop.needed(true) for crop in crops]
+    return max(rows for rows, _ in needs), max(columns for _, columns in needs)
+
+
 @dataclass(frozen=True)
 class Wanted:
     """A batch before its pictures are there."""
 
     index: Tensor  # [B] places in the source
-    draws: CropDraws
+    draws: tuple[CropDraws, ...]  # one for each crop
 
 
 @dataclass(frozen=True)
 class Cropped:
-    images: Tensor  # [B, 3, h, w]
+    views: tuple[Tensor, ...]  # [B, 3, h, w] each in 0 … 255, one for each crop
     index: Tensor  # [B]
     broken: dict[str, str] = field(default_factory=dict)  # path -> reason, of pictures that were replaced
     failure: str = ""  # a sentence, when no picture could be decoded; said by the parent, not by a worker

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from openjepa.core.contracts import Source
 from openjepa.data import transforms
-from openjepa.data.crop import Crop, Cropped, Wanted
+from openjepa.data.crop import Crop, Cropped, Crops, Wanted
 from openjepa.data.decoder import failure, first_sound
 from openjepa.data.reduced import Need, Reduced
 from openjepa.data.scratch import Scratch
@@ -53,22 +53,34 @@ class OnDemand:
 @dataclass(frozen=True)
 class Cropper:
     shelf: Shelf
-    crop: Crop
+    crops: Crops
 
     def __getitem__(self, wanted: Wanted) -> Cropped:
-        """-> images [B, 3, h, w] uint8"""
-        images = torch.empty(len(wanted.index), 3, *self.crop.size, dtype=torch.uint8)
-        boxes = _Boxes(wanted.draws, self.crop)
-        is_flipped = (wanted.draws.flip < 0.5).tolist()
+        """-> views [B, 3, h, w] uint8"""
+        views = [_View(crop, draws, len(wanted.index)) for crop, draws in zip(self.crops, wanted.draws, strict=True)]
         broken: dict[str, str] = {}
         for row, index in enumerate(wanted.index.tolist()):
             picture, skipped = self.shelf.find(index)
             broken |= skipped
             if picture is None:
-                return Cropped(images, wanted.index, broken, failure(skipped))
-            view = cut(picture, boxes.of(picture.size, row), self.crop.size)
-            images[row] = view.flip(2) if self.crop.flip and is_flipped[row] else view
-        return Cropped(images, wanted.index, broken)
+                return Cropped((), wanted.index, broken, failure(skipped))
+            for view in views:
+                view.take(row, picture)
+        return Cropped(tuple(view.images for view in views), wanted.index, broken)
+
+
+class _View:
+    """One crop of each picture of a batch."""
+
+    def __init__(self, crop: Crop, draws: transforms.CropDraws, num_images: int) -> None:
+        self.crop = crop
+        self.images = torch.empty(num_images, 3, *crop.size, dtype=torch.uint8)
+        self.boxes = _Boxes(draws, crop)
+        self.is_flipped = (draws.flip < 0.5).tolist()
+
+    def take(self, row: int, picture: Reduced) -> None:
+        part = cut(picture, self.boxes.of(picture.size, row), self.crop.size)
+        self.images[row] = part.flip(2) if self.crop.flip and self.is_flipped[row] else part
 
 
 class _Boxes:

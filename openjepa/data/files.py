@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import torch
 
 from openjepa.core.cache import folder as cache_folder
 from openjepa.core.errors import BadInput
-from openjepa.data import kept, on_disk, transforms, workers
-from openjepa.data.crop import Crop, Cropped, Wanted
+from openjepa.data import kept, on_disk, workers
+from openjepa.data.crop import Cropped, Crops, Wanted, largest_need
 from openjepa.data.cropper import Cropper, OnDemand, Reducible
 from openjepa.data.kept import Kept, Part
 from openjepa.data.pictures import memory_limit
@@ -25,29 +26,29 @@ class Files:
     def __init__(
         self,
         source: Reducible,
-        crop: Crop,
+        crops: Crops,
         *,
         cache: Cache = "auto",
         num_workers: int = 0,
         track: Track | None = None,
     ) -> None:
-        self.source, self.crop, self.num_workers, self.track = source, crop, num_workers, track
-        self.on_demand = OnDemand(source, crop.needed, Scratch())
+        self.source, self.needed_crops, self.num_workers, self.track = source, crops, num_workers, track
+        self.on_demand = OnDemand(source, partial(largest_need, crops), Scratch())
         self.kept = self._keep(cache)
 
     def __len__(self) -> int:
         return len(self.source)
 
-    def crops(self, wanted: Iterable[Wanted], crop: Crop, device: torch.device) -> Iterator[Cropped]:
-        """-> images [B, 3, h, w] normalised, for each of `wanted`, which may go on for ever."""
-        cropper = Cropper(self.kept or self.on_demand, crop)
+    def crops(self, wanted: Iterable[Wanted], crops: Crops, device: torch.device) -> Iterator[Cropped]:
+        """-> views [B, 3, h, w] uint8, for each of `wanted`, which may go on for ever."""
+        cropper = Cropper(self.kept or self.on_demand, crops)
         # Cutting kept pictures costs a processor less than handing them over, and a GPU should not wait for it.
         num_workers = 0 if self.kept and device.type == "cpu" else self.num_workers
         for cropped in workers.each(cropper, wanted, num_workers=num_workers):
             if cropped.failure:
                 raise BadInput(cropped.failure)
-            images = transforms.normalise(cropped.images.to(device, non_blocking=True))
-            yield replace(cropped, images=images, broken=self.kept.broken if self.kept else cropped.broken)
+            views = tuple(view.to(device, non_blocking=True) for view in cropped.views)
+            yield replace(cropped, views=views, broken=self.kept.broken if self.kept else cropped.broken)
 
     def _keep(self, cache: Cache) -> Kept | None:
         if cache == "none":
@@ -64,12 +65,12 @@ class Files:
 
     def _on_disk(self, expected: float) -> Kept:
         on_disk.check_limit(expected)  # before all files are read to find out their name
-        name = on_disk.name_of(self.source, self.crop, self.track)
+        name = on_disk.name_of(self.source, self.needed_crops, self.track)
         found = on_disk.load(name, self.source)
         if found is not None:
             return found
         parts = self._parts(f"decoding pictures into {cache_folder()}, about {expected / 1e9:.2g} GB")
-        return on_disk.write(name, self.source, self.crop, parts, expected)
+        return on_disk.write(name, self.source, self.needed_crops, parts, expected)
 
     def _parts(self, words: str) -> Iterable[Part]:
         parts = kept.decoded(self.on_demand, self.num_workers)

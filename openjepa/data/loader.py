@@ -1,18 +1,21 @@
 """From a source to the batches of step i, i+1, …: the same for any number of workers and devices."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
+from torch import Tensor
 
 from openjepa.core import seeding
 from openjepa.core.errors import BadInput
-from openjepa.core.types import Batch
-from openjepa.data import transforms
-from openjepa.data.crop import Crop, Cropped, Wanted
+from openjepa.core.types import Augmentation, Batch
+from openjepa.data import augment, transforms
+from openjepa.data.crop import Cropped, Crops, Wanted
 from openjepa.data.order import Order, Split
+
+T = TypeVar("T")
 
 
 class Croppable(Protocol):
@@ -20,7 +23,7 @@ class Croppable(Protocol):
 
     def __len__(self) -> int: ...
 
-    def crops(self, wanted: Iterable[Wanted], crop: Crop, device: torch.device) -> Iterator[Cropped]: ...
+    def crops(self, wanted: Iterable[Wanted], crops: Crops, device: torch.device) -> Iterator[Cropped]: ...
 
 
 @dataclass(frozen=True)
@@ -29,25 +32,43 @@ class Loader:
     order: Order
     split: Split
     seed: int
-    crop: Crop
+    crops: Crops
     max_broken: float  # share of the source
     device: torch.device
+    augmentations: tuple[Augmentation, ...] = ()  # one for each crop; none: the only crop keeps its colours
     broken: dict[str, str] = field(default_factory=dict)  # path -> reason, grows as broken pictures are met
 
     def batches(self, start: int) -> Iterator[Batch]:
         """`split.accumulate` batches for each step from `start` on, without end."""
-        for cropped in self.pictures.crops(self.wanted(start), self.crop, self.device):
+        taken = self.pictures.crops(self.wanted(start), self.crops, self.device)
+        for (step, rows), cropped in zip(self._rounds(start), taken, strict=False):
             self._remember(cropped.broken)
-            yield Batch(cropped.images, cropped.index)
+            views = [self._finished(view, place, step, rows) for place, view in enumerate(cropped.views)]
+            yield Batch(views[0], cropped.index, tuple(views) if self.augmentations else ())
 
     def wanted(self, start: int) -> Iterator[Wanted]:
         """What `batches` is made of, before a picture is decoded."""
+        for step, rows in self._rounds(start):
+            draws = (self._drawn(transforms.draw_crops, "crops", place, step) for place in range(len(self.crops)))
+            yield Wanted(self.order.indices(step)[rows], tuple(drawn.take(rows) for drawn in draws))
+
+    def _rounds(self, start: int) -> Iterator[tuple[int, slice]]:
+        """(step, rows of the global batch that this process works on), without end."""
         for step in count(start):
-            index = self.order.indices(step)
-            draws = transforms.draw_crops(self.split.batch_size, seeding.generator(self.seed, "crops", step))
             for accumulation_round in range(self.split.accumulate):
-                rows = self.split.rows(accumulation_round)
-                yield Wanted(index[rows], draws.take(rows))
+                yield step, self.split.rows(accumulation_round)
+
+    def _finished(self, view: Tensor, place: int, step: int, rows: slice) -> Tensor:
+        """[B, 3, h, w] in 0 … 255 -> normalised, with its colours changed if the method wants that."""
+        if not self.augmentations:
+            return transforms.normalise(view)
+        draws = self._drawn(augment.draw, "colours", place, step).take(rows)
+        return transforms.normalise(255 * augment.colours(view / 255, draws, self.augmentations[place]))
+
+    def _drawn(self, draw: Callable[[int, torch.Generator], T], purpose: str, place: int, step: int) -> T:
+        """For the global batch; every view has numbers of its own."""
+        name = f"{purpose} {place}" if place else purpose
+        return draw(self.split.batch_size, seeding.generator(self.seed, name, step))
 
     def _remember(self, broken: dict[str, str]) -> None:
         if broken.keys() <= self.broken.keys():

@@ -19,7 +19,7 @@ from openjepa.core import cache
 from openjepa.core.errors import BadInput
 from openjepa.core.lock import one_at_a_time
 from openjepa.data import identity, kept
-from openjepa.data.crop import Crop
+from openjepa.data.crop import Crops
 from openjepa.data.cropper import Reducible
 from openjepa.data.kept import Kept, Part
 from openjepa.data.progress import Track
@@ -46,10 +46,10 @@ class Mapped:
         return Mapped, (self.path, self.num_bytes)
 
 
-def name_of(source: Reducible, crop: Crop, track: Track | None = None) -> str:
+def name_of(source: Reducible, crops: Crops, track: Track | None = None) -> str:
     """Pillow's version belongs to it: another libjpeg may decode to other values."""
     content = identity.content_key(identity.digests(source, track=track))
-    rule = f"{crop.size} {crop.scale[0]} {crop.aspect}"  # what crop.needed depends on
+    rule = " ".join(f"{crop.size} {crop.scale[0]} {crop.aspect}" for crop in crops)  # what their needs depend on
     return cache.key("pictures", VERSION, PIL.__version__, rule, content)
 
 
@@ -69,7 +69,7 @@ def load(name: str, source: Reducible) -> Kept | None:
     return Kept(mapped, len(table), kept.starts_of(table), table, kept.by_path(reasons, source))
 
 
-def write(name: str, source: Reducible, crop: Crop, parts: Iterable[Part], expected: float) -> Kept:
+def write(name: str, source: Reducible, crops: Crops, parts: Iterable[Part], expected: float) -> Kept:
     """Unless another process was quicker; `parts` are only asked for when they are needed."""
     path = cache.beside(name)
     assert path is not None
@@ -77,7 +77,7 @@ def write(name: str, source: Reducible, crop: Crop, parts: Iterable[Part], expec
         found = load(name, source)
         if found is None:
             _make_room(path.parent, expected)
-            _write(path, name, source, crop, parts)
+            _write(path, name, source, crops, parts)
             found = load(name, source)
     if found is None:
         raise DoesNotFit(f"the decoded pictures could not be kept in {path.parent}; try --set data.cache=none")
@@ -105,14 +105,14 @@ def _make_room(place: Path, expected: float) -> None:
         )
 
 
-def _write(path: Path, name: str, source: Reducible, crop: Crop, parts: Iterable[Part]) -> None:
+def _write(path: Path, name: str, source: Reducible, crops: Crops, parts: Iterable[Part]) -> None:
     for left in path.parent.glob(f".{path.name}.*"):
         left.unlink()  # by a process that was killed: we hold the lock, so nobody is writing it
     unfinished = cache.half_written(path)
     try:
         tables, reasons = _write_pixels(unfinished, parts)
         num_bytes = unfinished.stat().st_size
-        if name_of(source, crop) != name:
+        if name_of(source, crops) != name:
             raise BadInput("pictures were changed while they were decoded into the cache; start again when they rest")
         os.replace(unfinished, path)
     finally:

@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader
 
 from openjepa.core.contracts import Source
 from openjepa.core.errors import BadInput
-from openjepa.data import transforms, workers
-from openjepa.data.crop import Crop, Cropped, Wanted
+from openjepa.data import workers
+from openjepa.data.crop import Cropped, Crops, Wanted, random_crop
 from openjepa.data.decoder import Decoded, Decoder, canvas_for
 from openjepa.data.progress import Track
 
@@ -76,21 +76,16 @@ class Pictures:
             )
         )
 
-    def crops(self, wanted: Iterable[Wanted], crop: Crop, device: torch.device) -> Iterator[Cropped]:
-        """-> images [B, 3, h, w] normalised, cropped on the device, for each of `wanted`, which may go on for ever."""
+    def crops(self, wanted: Iterable[Wanted], crops: Crops, device: torch.device) -> Iterator[Cropped]:
+        """-> views [B, 3, h, w] in 0 … 255, cropped on the device, for each of `wanted`, which may go on for ever."""
         ours, theirs = tee(wanted)  # workers read ahead
         raws = self.batches(batch.index.tolist() for batch in theirs)
         for batch, raw in zip(ours, raws, strict=False):
-            images = transforms.training(
-                raw.images.to(device, non_blocking=True),
-                raw.sizes,
-                batch.draws,
-                size=crop.size,
-                scale=crop.scale,
-                aspect=crop.aspect,
-                flip=crop.flip,
+            images = raw.images.to(device, non_blocking=True)
+            views = tuple(
+                random_crop(images, raw.sizes, draws, crop) for crop, draws in zip(crops, batch.draws, strict=True)
             )
-            yield Cropped(images, raw.index, raw.broken)
+            yield Cropped(views, raw.index, raw.broken)
 
     def _from_cache(self, chosen: Tensor) -> Raw:
         assert self.cached is not None

@@ -11,6 +11,11 @@ import torch
 
 from openjepa.core.errors import BadInput
 
+try:
+    import resource
+except ImportError:  # Windows has none
+    resource = None  # type: ignore[assignment]
+
 Precision = Literal["auto", "float32", "bfloat16"]
 # Some virtual machines advertise AMX and trap it: the first bfloat16 product kills the process. This setting avoids AMX; it
 # only helps when it is set before the first oneDNN call of the process.
@@ -76,3 +81,13 @@ def resolve_precision(wanted: Precision, device: torch.device) -> Literal["float
 def autocast(precision: Literal["float32", "bfloat16"], device: torch.device) -> Any:
     """A context in which matrix products run in the given precision."""
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
+
+
+def peak_memory(device: torch.device) -> int:
+    """The most MiB that this process, or on a GPU its tensors, have needed so far; 0 where nobody counts."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated() // 2**20
+    if resource is None:
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // (2**20 if sys.platform == "darwin" else 2**10)

@@ -47,12 +47,44 @@ def wrap(method: nn.Module) -> nn.Module:
 
 
 def mean(value: Tensor) -> Tensor:
-    """The mean over processes of a tensor that each of them has."""
-    if not dist.is_initialized():
-        return value
-    value = value.clone()
-    dist.all_reduce(value)
-    return value / dist.get_world_size()
+    """The mean over processes of a tensor that each of them has; gradients flow back to all of them."""
+    return _Mean.apply(value) if dist.is_initialized() else value
+
+
+def concatenate(value: Tensor) -> Tensor:
+    """[B, ...] of each process -> [processes·B, ...] in rank order; gradients flow back to all of them."""
+    return _Concatenate.apply(value) if dist.is_initialized() else value
+
+
+class _Mean(torch.autograd.Function):
+    """DistributedDataParallel averages the gradients of all processes' losses; seen like that, a mean's gradient is a mean."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        value = value.clone()
+        dist.all_reduce(value)
+        return value / dist.get_world_size()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return _Mean.forward(ctx, gradients[0].contiguous())
+
+
+class _Concatenate(torch.autograd.Function):
+    """And the gradient of a row is the sum of what all processes want of it."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        ctx.num_rows = len(value)
+        parts = [torch.empty_like(value) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, value.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        total = gradients[0].clone().contiguous()
+        dist.all_reduce(total)
+        return total[dist.get_rank() * ctx.num_rows :][: ctx.num_rows]
 
 
 def any_true(value: bool, device: torch.device) -> bool:

@@ -24,6 +24,8 @@ _LAYER = {
 
 def write(folder: Path, encoder: VisionTransformer) -> None:
     """config.json and model.safetensors."""
+    if encoder.num_class:
+        raise ValueError("transformers' I-JEPA has no class token, and this encoder has one")
     if len(set(encoder.image_size)) > 1:
         raise ValueError(f"transformers' I-JEPA takes square images, not {encoder.image_size}")
     folder.mkdir(parents=True, exist_ok=True)

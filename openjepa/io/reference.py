@@ -90,6 +90,8 @@ def write(
     extra: Mapping[str, Any] | None = None,
 ) -> None:
     """An archive that the official code would load: three networks with `module.` names and their position tables."""
+    if context_encoder.num_class:
+        raise ValueError("the official archive has no class token, and this encoder has one")
     grid = context_encoder.grid
     archive = {
         "encoder": _with_prefix(encoder_to_official(context_encoder)),

@@ -13,15 +13,15 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from openjepa.core import options, schedule
-from openjepa.core.contracts import MaskOptions, Method, mask_strategies, methods
+from openjepa.core import schedule
+from openjepa.core.contracts import MaskOptions, Method, methods
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, LossOutput, Masks, Step
+from openjepa.masks import drawing
 from openjepa.models.centring import Centring
 from openjepa.models.predictor import PredictorOptions
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn import moving
-from openjepa.nn.block import drop_path_scales
 from openjepa.nn.patches import patchify, pick
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -38,15 +38,16 @@ class IJEPA(Method):
         loss: Literal["smooth_l1", "l2"] = "smooth_l1",
         targets: Literal["encoder", "pixels"] = "encoder",
         target_masking: Literal["output", "input"] = "output",
-        target_blocks: Annotated[int, Field(ge=1)] = 1,
+        target_blocks: Annotated[int, Field(ge=1)] | Literal["all"] = 1,
         target_centering: Literal["none", "position", "whiten"] = "none",
         num_contexts: Annotated[int, Field(ge=1)] = 1,
         momentum: tuple[Share, Share] = (0.996, 1.0),
     ) -> None:
         super().__init__()
+        self.target_blocks = _number(target_blocks, encoder)
         _check_targets(
             encoder,
-            num_blocks=target_blocks,
+            num_blocks=self.target_blocks,
             is_centred=target_centering != "none",
             of_whole_images=targets == "encoder" and target_masking == "output",
         )
@@ -54,13 +55,10 @@ class IJEPA(Method):
         self.target_encoder = copy.deepcopy(encoder).requires_grad_(False)
         predicts_pixels = targets == "pixels"
         self.predictor = predictor.build(encoder, encoder.patch_embed.in_features if predicts_pixels else encoder.dim)
-        self.draw_masks = options.build(mask_strategies, masks)
-        # A grid too small for the masks is said now, not at step 0.
-        self.draw_masks(1, encoder.grid, torch.Generator().manual_seed(0))
+        self.draw_masks = drawing.built(masks, encoder.grid)
         self.loss = loss
         self.target_kind = targets
         self.target_masking = target_masking
-        self.target_blocks = target_blocks
         self.num_contexts = num_contexts  # draws of masks for each image; they share one pass of the target encoder
         self.momentum = momentum
         self.centring: Centring | None = None
@@ -78,13 +76,7 @@ class IJEPA(Method):
         return LossOutput(loss, sizes, looked_at)
 
     def masks(self, step: Step) -> Masks:
-        """Drawn for the global batch, so that an image's masks do not depend on how many processes share the work.
-
-        On the CPU, where they can be counted without making a GPU wait.
-        """
-        grid, number = self.context_encoder.grid, self.num_contexts
-        masks = self.draw_masks(step.batch_size * number, grid, step.generator("masks"))
-        return masks.rows(_repeated(step.rows, number))
+        return drawing.of_step(self.draw_masks, step, self.context_encoder.grid, self.num_contexts)
 
     @torch.no_grad()
     def targets(self, images: Tensor, masks: Masks) -> Tensor:
@@ -104,16 +96,9 @@ class IJEPA(Method):
         encoder = self.context_encoder
         number = len(masks.context) // len(batch.images)
         images = batch.images.repeat_interleave(number, dim=0) if number > 1 else batch.images
-        scales = self._branch_scales(step, number) if encoder.drop_path and self.training else None
+        scales = encoder.draw_drop_path(step, number=number)
         context = encoder(images, masks.context, valid=masks.context_valid, branch_scales=scales)  # [B, K, D]
         return self.predictor(context, masks, encoder.grid)
-
-    def _branch_scales(self, step: Step, number: int) -> Tensor:
-        """-> [depth, 2, B]: drop path, drawn like the masks for the global batch."""
-        encoder = self.context_encoder
-        generator = step.generator("drop path")
-        scales = drop_path_scales(len(encoder.blocks), step.batch_size * number, encoder.drop_path, generator)
-        return scales[..., _repeated(step.rows, number)].to(encoder.norm.weight.device)
 
     def distance(self, predictions: Tensor, targets: Tensor) -> Tensor:
         """[B, M, T, D] twice -> scalar, the mean over everything; in float32 also under autocast."""
@@ -129,10 +114,15 @@ class IJEPA(Method):
     def encoder(self) -> VisionTransformer:
         return self.target_encoder
 
+    @property
+    def learner(self) -> VisionTransformer:
+        return self.context_encoder
+
     @classmethod
     def complete(cls, given: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
         assert isinstance(encoder, VisionTransformer)
-        return {**given, "predictor": given["predictor"].completed(encoder)}
+        num_blocks = _number(given["target_blocks"], encoder)
+        return {**given, "predictor": given["predictor"].completed(encoder), "target_blocks": num_blocks}
 
     def _target_tokens(self, images: Tensor) -> Tensor:
         """-> [B, N, D]: the target encoder's output or, with target_blocks K > 1, the mean of its last K blocks (data2vec).
@@ -152,11 +142,15 @@ class IJEPA(Method):
         return torch.stack(blocks, dim=1)
 
 
+def _number(blocks: int | Literal["all"], encoder: VisionTransformer) -> int:
+    return len(encoder.blocks) if blocks == "all" else blocks
+
+
 def _check_targets(encoder: VisionTransformer, *, num_blocks: int, is_centred: bool, of_whole_images: bool) -> None:
     """Averaging blocks and centring work on the tokens of whole images; elsewhere they would silently do nothing."""
     if num_blocks > len(encoder.blocks):
         raise BadInput(
-            f"target_blocks is {num_blocks}, but the encoder has {len(encoder.blocks)} blocks; use at most that"
+            f"target_blocks is {num_blocks}, but the encoder has {len(encoder.blocks)} blocks; use at most that, or all"
         )
     if (num_blocks > 1 or is_centred) and not of_whole_images:
         raise BadInput(
@@ -174,11 +168,6 @@ def _at_targets(tokens: Tensor, masks: Masks) -> Tensor:
     """[B, N, D] of images -> [B·C, M, T, D]: an image's tokens serve all of its C draws of masks."""
     index = masks.targets.unflatten(0, (len(tokens), -1))  # [B, C, M, T]
     return pick(tokens, index).flatten(0, 1)
-
-
-def _repeated(rows: slice, number: int) -> slice:
-    """The rows of images, each of which stands `number` times."""
-    return slice(rows.start * number, rows.stop * number)
 
 
 def _context_size(masks: Masks) -> float:

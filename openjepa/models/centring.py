@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from openjepa.engine import distributed
+from openjepa.nn.precision import full_precision
 
 Kind = Literal["position", "whiten"]
 MOMENTUM = 0.99  # forgets in about 100 steps; a first guess, not tuned
@@ -38,7 +39,7 @@ class Centring(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """[B, N, D] -> [B, N, D]: only what differs between images is left to predict; in float32 also under autocast."""
-        with torch.autocast(tokens.device.type, enabled=False):
+        with full_precision(tokens):
             centred = tokens.float() - self.mean
             if self.training:
                 self._note(centred)

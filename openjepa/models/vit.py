@@ -1,4 +1,7 @@
-"""The vision transformer of I-JEPA: no class token, fixed positions, patches may be left out before they are embedded."""
+"""The vision transformer of I-JEPA: fixed positions, patches may be left out before they are embedded.
+
+Other methods want a class token, or a mask token in the place of hidden patches: see EncoderNeeds in core/types.py.
+"""
 
 from collections.abc import Iterator
 
@@ -6,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from openjepa.core.types import Grid
+from openjepa.core.types import EncoderNeeds, Grid, Step
 from openjepa.models.sizes import Size
 from openjepa.nn import init, pooling, positions
-from openjepa.nn.block import LAYER_NORM_EPS, Block
+from openjepa.nn.block import LAYER_NORM_EPS, Block, drop_path_scales
 from openjepa.nn.patches import grid_of, patchify, pick
 
 CHANNELS = 3
@@ -28,6 +31,7 @@ class VisionTransformer(nn.Module):
         checkpoint_activations: bool = False,
         rescale_init: bool = False,
         patch_init: float = init.STD,
+        needs: EncoderNeeds = EncoderNeeds(),  # noqa: B008 - frozen
     ) -> None:
         super().__init__()
         self.size = size
@@ -38,6 +42,8 @@ class VisionTransformer(nn.Module):
         self.patch_init = patch_init
         self.rescale_init = rescale_init
         self.checkpoint_activations = checkpoint_activations
+        self.needs = needs
+        self.num_class = int(needs.class_token)  # tokens before those of the patches
         # A convolution with stride = kernel is a linear map of flattened patches; a map of patches lets us embed a few only.
         self.patch_embed = nn.Linear(CHANNELS * patch_size**2, size.dim)
         self.blocks = nn.ModuleList(Block(size.dim, size.num_heads, size.mlp_hidden) for _ in range(size.depth))
@@ -46,10 +52,24 @@ class VisionTransformer(nn.Module):
         nn.init.normal_(self.patch_embed.weight, std=patch_init)
         if rescale_init:
             init.rescale_by_depth(self.blocks)
+        # Last, so that the other first weights do not depend on them. 3-D: weight decay reaches them, as in MAE and BEiT.
+        self.cls_token = nn.Parameter(torch.randn(1, 1, size.dim) * init.STD) if needs.class_token else None
+        self.mask_token = nn.Parameter(torch.randn(1, 1, size.dim) * init.STD) if needs.mask_token else None
 
     @property
     def dim(self) -> int:
         return self.size.dim
+
+    def fresh(self) -> "VisionTransformer":
+        """The same architecture with new first weights from the same distribution."""
+        return VisionTransformer(
+            self.size,
+            patch_size=self.patch_size,
+            image_size=self.image_size,
+            rescale_init=self.rescale_init,
+            patch_init=self.patch_init,
+            needs=self.needs,
+        )
 
     def forward(
         self,
@@ -63,35 +83,77 @@ class VisionTransformer(nn.Module):
 
         valid [B, K] marks real patches among padding; branch_scales [depth, 2, B] carries drop path.
         """
+        return self.encode(images, keep, valid=valid, branch_scales=branch_scales)[:, self.num_class :]
+
+    def encode(
+        self,
+        images: Tensor,
+        keep: Tensor | None = None,
+        *,
+        hidden: Tensor | None = None,
+        valid: Tensor | None = None,
+        branch_scales: Tensor | None = None,
+    ) -> Tensor:
+        """As `forward`, but the class token comes first, if there is one -> [B, C+K, D], C = 0 or 1.
+
+        hidden [B, N] bool: there the mask token stands instead of the patch; nothing of the patch enters.
+        """
         grid = grid_of(images.shape[2], images.shape[3], self.patch_size)
         patches = patchify(images, self.patch_size)  # [B, N, 3·p·p]
         if keep is not None:
             patches = pick(patches, keep)  # [B, K, 3·p·p]
-        x = self.embed(patches, grid, keep)
-        return self.norm(self._run_blocks(x, _keys(valid), branch_scales))
+        x = self.embed(patches, grid, keep, hidden)
+        return self.norm(self._run_blocks(x, self._keys(valid), branch_scales))
 
-    def embed(self, patches: Tensor, grid: Grid, keep: Tensor | None = None) -> Tensor:
-        """[B, K, 3·p·p] -> [B, K, D]: patch values and their places in the grid."""
-        table = positions.sincos(grid, self.dim).to(patches.device)  # [N, D]
-        return self.patch_embed(patches) + (table if keep is None else table[keep])
+    def embed(self, patches: Tensor, grid: Grid, keep: Tensor | None = None, hidden: Tensor | None = None) -> Tensor:
+        """[B, K, 3·p·p] -> [B, C+K, D]: patch values and their places in the grid, behind the class token if there is one."""
+        x = self.patch_embed(patches)  # [B, K, D]
+        if hidden is not None:
+            assert self.mask_token is not None, "the method must say so in its needs"
+            x = torch.where(hidden[..., None], self.mask_token.to(x.dtype), x)
+        extent = self.grid if self.needs.stretched_positions else None
+        table = positions.sincos(grid, self.dim, extent).to(patches.device)  # [N, D]
+        x = x + (table if keep is None else table[keep])
+        if self.cls_token is None:
+            return x
+        return torch.cat([self.cls_token.expand(len(x), -1, -1).to(x.dtype), x], dim=1)  # it has no place
 
-    def pool(self, images: Tensor) -> Tensor:
-        """[B, 3, h, w] -> [B, D]: the mean over patch tokens, the representation that probes use."""
-        return pooling.mean(self(images))
+    def pool(self, images: Tensor, branch_scales: Tensor | None = None) -> Tensor:
+        """[B, 3, h, w] -> [B, D]: the representation that probes use."""
+        return self.summary(self.encode(images, branch_scales=branch_scales))
 
     def pool_layers(self, images: Tensor, number: int) -> Tensor:
         """[B, 3, h, w] -> [B, L·D]: the pooled outputs of the last blocks, each after the final norm, earliest first."""
         first = len(self.blocks) - number
         asked = (tokens for depth, tokens in enumerate(self.layers(images)) if depth >= first)
-        return torch.cat([pooling.mean(self.norm(tokens)) for tokens in asked], dim=1)
+        return torch.cat([self.summary(self.norm(tokens)) for tokens in asked], dim=1)
+
+    def summary(self, tokens: Tensor) -> Tensor:
+        """[B, C+N, D] -> [B, D]: the class token where a method's authors evaluate that, else the mean over patches."""
+        return tokens[:, 0] if self.needs.pools_class else pooling.mean(tokens[:, self.num_class :])
 
     def layers(self, images: Tensor) -> Iterator[Tensor]:
-        """The tokens [B, N, D] after each block, without the final norm."""
+        """The tokens [B, C+N, D] after each block, without the final norm."""
         grid = grid_of(images.shape[2], images.shape[3], self.patch_size)
         x = self.embed(patchify(images, self.patch_size), grid)
         for block in self.blocks:
             x = block(x)
             yield x
+
+    def draw_drop_path(
+        self, step: Step, purpose: str = "drop path", number: int = 1, *, by_view: bool = False
+    ) -> Tensor | None:
+        """-> branch_scales [depth, 2, B·number], drawn for the global batch; None when there is nothing to drop.
+
+        `number` rows for each image: one behind the other or, `by_view`, all images of a view, then all of the next.
+        """
+        if not (self.drop_path and self.training):
+            return None
+        num_rows, depth = step.batch_size * number, len(self.blocks)
+        drawn = drop_path_scales(depth, num_rows, self.drop_path, step.generator(purpose))
+        drawn = drawn.unflatten(2, (-1, number))[:, :, step.rows]  # [depth, 2, B, number]
+        drawn = drawn.transpose(2, 3) if by_view else drawn
+        return drawn.flatten(2).to(self.norm.weight.device)
 
     @torch.no_grad()
     def attention(self, images: Tensor, block: int = -1) -> Tensor:
@@ -103,7 +165,7 @@ class VisionTransformer(nn.Module):
             x = earlier(x)
         chosen = self.blocks[depth]
         assert isinstance(chosen, Block)
-        return chosen.attention_weights(x)
+        return chosen.attention_weights(x)[:, :, self.num_class :, self.num_class :]
 
     def _run_blocks(self, x: Tensor, allowed: Tensor | None, branch_scales: Tensor | None) -> Tensor:
         for depth, block in enumerate(self.blocks):
@@ -114,7 +176,8 @@ class VisionTransformer(nn.Module):
                 x = block(x, allowed, scale)
         return x
 
-
-def _keys(valid: Tensor | None) -> Tensor | None:
-    """[B, K] -> [B, 1, 1, K]: nobody attends to padding."""
-    return None if valid is None else valid[:, None, None, :]
+    def _keys(self, valid: Tensor | None) -> Tensor | None:
+        """[B, K] -> [B, 1, 1, C+K]: nobody attends to padding."""
+        if valid is None:
+            return None
+        return torch.cat([valid.new_ones(len(valid), self.num_class), valid], dim=1)[:, None, None, :]

@@ -3,7 +3,7 @@
 Looked at are whole images of the step's batch through the encoder that evaluation uses, not the targets: those are
 normalised and perhaps centred, which blows the last noise of a collapsed encoder up to full size. One forward pass
 without gradients every 2 % of a run. The ranks of pooled features are bounded by the number of images, at most 64: compare
-them within a run, not with published ones. Formulas: FACTS 7.3.
+them within a run, not with published ones.
 """
 
 from collections.abc import Iterable
@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from openjepa.core.config import DurationField
 from openjepa.core.contracts import View, monitors
 from openjepa.core.duration import Duration
+from openjepa.models.vit import VisionTransformer
+from openjepa.probes import encoders
 
 MOST_IMAGES, MOST_TOKENS = 64, 2048  # of this process's batch: a look takes about a fifth of a step of 128 images
 
@@ -29,10 +31,11 @@ class Collapse:
     def __call__(self, view: View) -> Iterable[tuple[str, float]]:
         if view.batch is None or len(view.batch.images) < 2:
             return []
-        tokens = view.method.encoder(view.batch.images[:MOST_IMAGES]).float()  # [B, N, D]
+        encoder = view.method.encoder
+        with encoders.frozen([encoder]):  # a look must not move the statistics of batch norm
+            tokens, pooled = _looked_at(encoder, view.batch.images[:MOST_IMAGES])
         if not tokens.isfinite().all():
             return []  # this step broke the weights; the loop says so at the next one
-        pooled = tokens.mean(dim=1)  # [B, D], what probes see
         return [
             ("collapse/rankme", rankme(pooled)),
             ("collapse/effective_rank", effective_rank(pooled)),
@@ -41,6 +44,15 @@ class Collapse:
             ("collapse/mean_cosine", mean_cosine(pooled)),
             ("collapse/position_share", position_share(tokens)),
         ]
+
+
+def _looked_at(encoder: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
+    """[B, 3, h, w] -> the patches' tokens [B, N, D], and what probes see [B, D]."""
+    if isinstance(encoder, VisionTransformer):
+        tokens = encoder.encode(images).float()  # [B, C+N, D]
+        return tokens[:, encoder.num_class :], encoder.summary(tokens)
+    tokens = encoder(images).float()
+    return tokens, tokens.mean(dim=1)
 
 
 def rankme(features: Tensor) -> float:

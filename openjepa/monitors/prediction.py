@@ -1,6 +1,6 @@
 """Do predictions say what a picture shows, or only what is usual at that place?
 
-skill = 1 - loss / loss of the best answer that knows the place and not the picture (FACTS 7.3), in the method's own
+skill = 1 - loss / loss of the best answer that knows the place and not the picture, in the method's own
 loss: 1 is perfect, 0 is no use made of the context. Needs the tensors "predictions", "targets" and "target_index" of
 the step and a method with a `distance`; without one of them it says nothing.
 """

@@ -2,7 +2,7 @@
 
 A pure function of what metrics.jsonl holds, so the console, a resumed run and the report all say the same. The rules stand
 in RULES; the first that has something to say speaks. A comparison with nan is false: a rule without its numbers is
-silent. Thresholds come from FACTS 7.2 and 7.3 and from the runs in docs/watch.md.
+silent. Thresholds come from what others reported and from the runs in docs/watch.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ GRADIENT_EXPLODES = 10.0  # times the first; healthy runs stayed below 1, single
 SPREAD_LOST = 0.25  # of the first, without skill; a run that came back from a dip had kept 0.29 …
 SPREAD_LOW, LONG = 0.5, 20  # … and stayed below one half for 13 looks at the default pace of 50 a run
 RANK_NARROW, RANK_LOST = 0.55, 0.25  # of the first; runs above random weights kept 0.69, those below had 0.50 and less
-MOSTLY_PLACE, TINY_LOSS = 0.5, 0.05  # FACTS 7.2: 0.005 is collapse, 0.1 is a healthy ViT-H; small runs: 0.01 to 0.03
+MOSTLY_PLACE, TINY_LOSS = 0.5, 0.05  # reported: 0.005 is collapse, 0.1 is a healthy ViT-H; small runs: 0.01 to 0.03
 NO_SKILL = 0.02
 PATIENCE = 500  # steps, and LONG looks; learning runs had skill after 20 to 230 steps
 LOSS_RISES = 1.05  # times the lowest
@@ -131,7 +131,7 @@ def narrowing(seen: History) -> Verdict | None:
     return Verdict("watch out", f"{change}; runs like that ended below random weights; {BLOCKS}")
 
 
-BLOCKS = "try a lower optim.lr, a higher start of method.momentum, or method.target_blocks of the encoder's depth"
+BLOCKS = "try a lower optim.lr, a higher start of method.momentum, or method.target_blocks=all"
 
 
 def probes_fall(seen: History) -> Verdict | None:

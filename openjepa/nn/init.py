@@ -25,11 +25,19 @@ def normal(module: nn.Module) -> None:
             nn.init.zeros_(layer.bias)
 
 
+def xavier(module: nn.Module) -> None:
+    """Xavier-uniform linear layers with zero biases, as in MAE."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+
 @torch.no_grad()
 def rescale_by_depth(blocks: Iterable[nn.Module]) -> None:
     """Divides both branch outputs of block l = 1, 2, … by √(2l).
 
-    Written in the published constructors, then overwritten before training there (FACTS 1.5); hence off by default.
+    Written in the published constructors, then overwritten before training there; hence off by default.
     """
     for depth, block in enumerate(blocks, start=1):
         assert isinstance(block, Block)

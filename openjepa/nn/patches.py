@@ -1,5 +1,6 @@
 """Images as sequences of patches, and picking some of them."""
 
+import torch
 from torch import Tensor
 
 from openjepa.core.errors import BadInput
@@ -27,6 +28,13 @@ def unpatchify(patches: Tensor, grid: Grid, patch_size: int) -> Tensor:
     """[B, N, 3·p·p] -> [B, 3, h, w], the inverse of patchify."""
     x = patches.unflatten(2, (-1, patch_size, patch_size)).unflatten(1, grid)  # [B, gh, gw, 3, p, p]
     return x.permute(0, 3, 1, 4, 2, 5).flatten(4).flatten(2, 3)
+
+
+def normalised(patches: Tensor) -> Tensor:
+    """[..., 3·p·p] -> the same, each patch with mean 0 and (unbiased) variance 1: the pixels that MAE predicts."""
+    patches = patches.float()
+    variance, mean = torch.var_mean(patches, dim=-1, keepdim=True)
+    return (patches - mean) / (variance + 1e-6).sqrt()
 
 
 def pick(tokens: Tensor, index: Tensor) -> Tensor:

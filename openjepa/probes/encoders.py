@@ -34,7 +34,9 @@ def represent(encoder: nn.Module, images: Tensor) -> Tensor:
 
 
 def one_vector(encoder: nn.Module, images: Tensor) -> Tensor:
-    """[B, 3, h, w] -> [B, D]: the output, its tokens averaged."""
+    """[B, 3, h, w] -> [B, D]: our own encoders' summary; of any other the output, its tokens averaged."""
+    if isinstance(encoder, Layered):
+        return encoder.pool_layers(images, 1)
     output = encoder(images)
     if not isinstance(output, Tensor) or output.ndim not in (2, 3) or len(output) != len(images):
         shape = list(output.shape) if isinstance(output, Tensor) else type(output).__name__

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 BEFORE_BLOCKS = ("patch_embed", "pos_embed", "cls_token", "mask_token", "embed")
+WRAPPED = "backbone."  # an encoder with a layer behind it, as SimCLR v2 is fine-tuned
 
 
 def groups(encoder: nn.Module, head: nn.Module, *, decay: float, weight_decay: float) -> list[dict[str, Any]]:
@@ -16,7 +17,7 @@ def groups(encoder: nn.Module, head: nn.Module, *, decay: float, weight_decay: f
     named = [*encoder.named_parameters(prefix="encoder"), *head.named_parameters(prefix="head")]
     found: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in named:
-        scale = factor(name.removeprefix("encoder."), num_blocks, decay)
+        scale = factor(name.removeprefix("encoder.").removeprefix(WRAPPED), num_blocks, decay)
         own_decay = weight_decay if parameter.ndim > 1 else 0.0  # not on biases and norms
         found.setdefault((scale, own_decay), []).append(parameter)
     return [
@@ -37,5 +38,5 @@ def factor(name: str, num_blocks: int, decay: float) -> float:
 
 
 def _num_blocks(encoder: nn.Module) -> int:
-    blocks = getattr(encoder, "blocks", None)
+    blocks = getattr(getattr(encoder, "backbone", encoder), "blocks", None)
     return len(blocks) if isinstance(blocks, nn.ModuleList | nn.Sequential) else 0

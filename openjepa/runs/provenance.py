@@ -1,5 +1,6 @@
 """provenance.json: what produced a run. Versions, commit, machine, command, data fingerprint, status."""
 
+import json
 import os
 import platform
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from openjepa.runs.directory import RunFolder
 
 PACKAGES = ("openjepa", "torch", "numpy", "pillow", "safetensors", "pydantic")
 
@@ -26,6 +29,14 @@ def collect(*, data: str, fingerprint: str, world_size: int, precision: str) -> 
         "precision": precision,
         "data": {"source": data, "fingerprint": fingerprint},
     }
+
+
+def status(folder: RunFolder) -> str:
+    """running, finished, stopped or failed; nothing where there is no run."""
+    try:
+        return str(json.loads(folder.provenance.read_text(encoding="utf-8"))["status"])
+    except (OSError, ValueError, KeyError):
+        return ""
 
 
 def now() -> str:

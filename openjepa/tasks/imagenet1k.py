@@ -19,7 +19,7 @@ tasks.register("imagenet1k")(
     Definition("what is it, 1,000 classes", "imagenet", crop=0.875, linear=LINEAR, places=PLACES),
 )
 
-# 12,811 pictures in the list that SimCLR published and MSN uses too; FACTS 3.3. Logistic regression comes first: it is how
+# 12,811 pictures in the list that SimCLR published and MSN uses too. Logistic regression comes first: it is how
 # the paper's ablations were measured, as far as we know. Its main table fine-tunes (--probe finetune).
 tasks.register("imagenet1k-1pct")(
     Definition(

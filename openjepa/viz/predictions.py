@@ -1,6 +1,6 @@
 """The prediction map: how well each patch is predicted when it is hidden, compared with knowing only its place.
 
-skill = 1 - error / error of answering the mean target of that place (FACTS 7.3): 1 is perfect, 0 is what anyone could
+skill = 1 - error / error of answering the mean target of that place: 1 is perfect, 0 is what anyone could
 say who knows the place but not the picture, below 0 is worse than that. The error should be the loss that trained the
 predictor: smooth L1 teaches it something like a median, which in squared error can lose to the mean although it is
 right in its own terms (scenes, vit-micro/8, 700 steps: skill +0.11 in smooth L1 and -0.09 squared, one predictor).

@@ -1,0 +1,92 @@
+"""BYOL (Grill et al., NeurIPS 2020): predict how a slow copy of yourself sees another view of the image. No negatives.
+
+Published with LARS and ResNets; here the optimiser is AdamW for every method (a port to ViT collapsed with LARS).
+"""
+
+import copy
+from dataclasses import replace
+from typing import Annotated, Any
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from openjepa.core import schedule
+from openjepa.core.contracts import Method, methods
+from openjepa.core.types import Augmentation, Batch, LossOutput, Step
+from openjepa.models import heads
+from openjepa.models.resnet import ResNet
+from openjepa.models.vit import VisionTransformer
+from openjepa.nn import moving
+
+JITTER = (0.4, 0.4, 0.2, 0.1)
+PUBLISHED_HIDDEN = 4096
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+@methods.register("byol")
+class BYOL(Method):
+    def __init__(
+        self,
+        encoder: VisionTransformer | ResNet,
+        *,
+        hidden: Annotated[int, Field(ge=1)]
+        | None = None,  # None: 4096 as published for ViT-S and wider, else 8 times the width
+        output: Annotated[int, Field(ge=1)] = 256,
+        momentum: Share = 0.996,  # at the start; it ends at 1
+        scale: tuple[float, float] = (0.08, 1.0),
+        blur: tuple[Share, Share] = (1.0, 0.1),  # of view 1 and of view 2
+        solarise: tuple[Share, Share] = (0.0, 0.2),
+    ) -> None:
+        super().__init__()
+        self.online = encoder
+        hidden = hidden or heads.usual_hidden(encoder.dim, PUBLISHED_HIDDEN)
+        self.projector = heads.projector([encoder.dim, hidden, output])
+        self.predictor = heads.projector([output, hidden, output])
+        self.target = copy.deepcopy(encoder).requires_grad_(False)
+        self.target_projector = copy.deepcopy(self.projector).requires_grad_(False)
+        self.momentum = momentum
+        view = Augmentation(encoder.image_size, scale=scale, jitter=JITTER)
+        self.views = tuple(
+            replace(view, blur_chance=chance, solarise_chance=other)
+            for chance, other in zip(blur, solarise, strict=True)
+        )
+
+    @property
+    def augmentations(self) -> tuple[Augmentation, ...]:
+        return self.views
+
+    def training_step(self, batch: Batch, step: Step) -> LossOutput:
+        first, second = batch.views
+        there = distance(self.predict(first, step, "drop path 1"), self.project(second))
+        back = distance(self.predict(second, step, "drop path 2"), self.project(first))
+        return LossOutput(there + back)
+
+    def predict(self, images: Tensor, step: Step, purpose: str) -> Tensor:
+        """[B, 3, h, w] -> [B, D]; each view has batch statistics of its own, as published."""
+        scales = self.online.draw_drop_path(step, purpose)
+        return self.predictor(self.projector(self.online.pool(images, scales)))
+
+    @torch.no_grad()
+    def project(self, images: Tensor) -> Tensor:
+        return self.target_projector(self.target.pool(images))
+
+    def after_update(self, step: Step) -> None:
+        momentum = schedule.cosine(step.progress, self.momentum, 1.0)
+        moving.follow(self.target, self.online, momentum)
+        moving.follow(self.target_projector, self.projector, momentum)
+
+    @property
+    def encoder(self) -> nn.Module:
+        return self.online
+
+    @classmethod
+    def complete(cls, given: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
+        assert isinstance(encoder, VisionTransformer | ResNet)
+        return {**given, "hidden": given["hidden"] or heads.usual_hidden(encoder.dim, PUBLISHED_HIDDEN)}
+
+
+def distance(predictions: Tensor, targets: Tensor) -> Tensor:
+    """[B, D] twice -> scalar: the squared distance of unit vectors, 2 − 2·cosine."""
+    return 2 - 2 * F.cosine_similarity(predictions.float(), targets.float()).mean()

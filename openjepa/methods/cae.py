@@ -1,0 +1,80 @@
+"""CAE (Chen et al., IJCV 2023): guess the latents of hidden patches from the visible ones, then what the patches hold.
+
+Stand-in: the published decoder predicts the token ids of DALL-E's tokeniser, whose weights are not open data of ours; here it
+predicts normalised pixels, with squares instead of cross-entropy. Encoder, latent regressor and alignment are as published.
+"""
+
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from openjepa.core.contracts import MaskOptions, Method, methods
+from openjepa.core.types import Batch, EncoderNeeds, LossOutput, Masks, Step
+from openjepa.masks import drawing
+from openjepa.models.regressor import Regressor
+from openjepa.models.vit import VisionTransformer
+from openjepa.nn import init, positions
+from openjepa.nn.block import LAYER_NORM_EPS, Block
+from openjepa.nn.patches import normalised, patchify, pick
+
+
+@methods.register("cae")
+class CAE(Method):
+    needs = EncoderNeeds(class_token=True)
+
+    def __init__(
+        self,
+        encoder: VisionTransformer,
+        *,
+        masks: MaskOptions = {"name": "blockwise", "target_scale": 0.5},  # noqa: B006 - only read
+        regressor_depth: Annotated[int, Field(ge=1)] = 4,
+        decoder_depth: Annotated[int, Field(ge=1)] = 4,
+        alignment: Annotated[float, Field(ge=0)] = 2.0,  # weight of the latents' error
+    ) -> None:
+        super().__init__()
+        self.backbone = encoder
+        dim, heads = encoder.dim, encoder.size.num_heads
+        self.regressor = Regressor(dim=dim, depth=regressor_depth, num_heads=heads)
+        self.decoder = nn.Sequential(*(Block(dim, heads, encoder.size.mlp_hidden) for _ in range(decoder_depth)))
+        self.paint = nn.Sequential(
+            nn.LayerNorm(dim, eps=LAYER_NORM_EPS), nn.Linear(dim, encoder.patch_embed.in_features)
+        )
+        init.normal(self.decoder)
+        init.normal(self.paint)
+        self.draw_masks = drawing.built(masks, encoder.grid)
+        self.alignment = alignment
+
+    def training_step(self, batch: Batch, step: Step) -> LossOutput:
+        masks = self.masks(step).to(batch.images.device)
+        hidden = masks.targets.flatten(1)  # [B, T]
+        scales = self.backbone.draw_drop_path(step)
+        visible = self.backbone.encode(batch.images, masks.context, branch_scales=scales)  # [B, 1+K, D]
+        guessed = self.regressor(visible, masks, self.backbone.grid)  # [B, T, D]
+        alignment = F.mse_loss(guessed.float(), self.latents(batch.images, hidden))
+        painting = F.mse_loss(self.painted(guessed, hidden).float(), self.pixels(batch.images, hidden))
+        parts = {"train/alignment": alignment.detach(), "train/painting": painting.detach()}
+        return LossOutput(painting + self.alignment * alignment, parts)
+
+    def masks(self, step: Step) -> Masks:
+        return drawing.of_step(self.draw_masks, step, self.backbone.grid)
+
+    @torch.no_grad()
+    def latents(self, images: Tensor, hidden: Tensor) -> Tensor:
+        """-> [B, T, D]: what the encoder makes of the hidden patches when it sees them alone, without gradient."""
+        return self.backbone(images, hidden).float()
+
+    def painted(self, guessed: Tensor, hidden: Tensor) -> Tensor:
+        """[B, T, D] -> [B, T, 3·p·p]: decoded from the guessed latents alone; nothing of the visible patches helps."""
+        table = positions.sincos(self.backbone.grid, self.backbone.dim).to(guessed.device)
+        return self.paint(self.decoder(guessed + table[hidden]))
+
+    def pixels(self, images: Tensor, hidden: Tensor) -> Tensor:
+        """-> [B, T, 3·p·p]: the hidden patches, each with mean 0 and variance 1."""
+        return normalised(pick(patchify(images, self.backbone.patch_size), hidden))
+
+    @property
+    def encoder(self) -> nn.Module:
+        return self.backbone

@@ -1,0 +1,172 @@
+"""iBOT (Zhou et al., ICLR 2022): DINO between views, and the same game between the hidden patches of one view and its teacher.
+
+In each large view some images have hidden patches (mask tokens) for the student; the teacher sees everything and says, with the
+same head, what stands there. Differences as in dino.py.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from openjepa.core import schedule
+from openjepa.core.contracts import Method, methods
+from openjepa.core.types import Augmentation, Batch, EncoderNeeds, Grid, LossOutput, Step
+from openjepa.masks.blockwise import Blockwise
+from openjepa.methods.dino import CENTRE_MOMENTUM, cross_view, warmed
+from openjepa.models.heads import PrototypeOptions
+from openjepa.models.multicrop import NUM_GLOBAL, MultiCrop
+from openjepa.models.running import RunningMean
+from openjepa.models.vit import VisionTransformer
+from openjepa.nn import moving
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Above = Annotated[float, Field(gt=0)]
+
+
+@dataclass(frozen=True)
+class Hiding:
+    """Which patches of a large view are hidden: half of the images lose none, the others a share of this range."""
+
+    chance: Share = 0.5
+    share: tuple[Share, Share] = (0.1, 0.5)
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read by pydantic, never changed
+
+    def draw(self, batch_size: int, grid: Grid, generator: torch.Generator) -> Tensor:
+        """-> [B, N] bool"""
+        drawn = torch.rand(2, batch_size, generator=generator)
+        share = self.share[0] + (self.share[1] - self.share[0]) * drawn[0]
+        number = (share * grid.size).round().long() * (drawn[1] < self.chance)
+        smallest = (min(grid) // 3) ** 2 / grid.size  # published: the square of a third of the side
+        return Blockwise(min_block=max(smallest, 1 / grid.size)).hide(number, grid, generator)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Scores or probabilities of prototypes. Only hidden patches are asked: a head on all of them would be most of the work."""
+
+    words: Tensor  # [2, B, prototypes], for class tokens
+    patches: Tensor  # [H, prototypes], for the hidden patches of all images, in the order of the mask
+
+
+@methods.register("ibot")
+class IBOT(Method):
+    needs = EncoderNeeds(class_token=True, mask_token=True, stretched_positions=True, pools_class=True)
+
+    def __init__(
+        self,
+        encoder: VisionTransformer,
+        *,
+        crops: MultiCrop = MultiCrop(num_local=10, global_scale=(0.25, 1.0), local_scale=(0.05, 0.25)),  # noqa: B008
+        head: PrototypeOptions = PrototypeOptions(published=8192, is_unit=False),  # noqa: B008 - frozen
+        hiding: Hiding = Hiding(),  # noqa: B008 - frozen
+        student_temperature: Above = 0.1,
+        teacher_temperature: tuple[Above, Above] = (0.04, 0.07),
+        temperature_warmup: Share = 0.04,  # share of the run (published: 30 of 800 epochs)
+        frozen: Share = 0.001,  # share of the run in which the prototypes stay (published: 1 of 800 epochs)
+        momentum: Share = 0.996,  # at the start; it ends at 1
+    ) -> None:
+        super().__init__()
+        self.student = encoder
+        self.student_head = head.build(encoder)  # one for class and patch tokens, as in the published runs
+        self.teacher = copy.deepcopy(encoder).requires_grad_(False)
+        self.teacher_head = copy.deepcopy(self.student_head).requires_grad_(False)
+        self.class_centre = RunningMean(self.student_head.num_prototypes, CENTRE_MOMENTUM)
+        self.patch_centre = RunningMean(self.student_head.num_prototypes, CENTRE_MOMENTUM)
+        self.hiding = hiding
+        self.views = crops.views(encoder)
+        self.student_temperature = student_temperature
+        self.teacher_temperature = teacher_temperature
+        self.temperature_warmup = temperature_warmup
+        self.frozen = frozen
+        self.momentum = momentum
+
+    @property
+    def augmentations(self) -> tuple[Augmentation, ...]:
+        return self.views
+
+    def training_step(self, batch: Batch, step: Step) -> LossOutput:
+        large, small = batch.views[:NUM_GLOBAL], batch.views[NUM_GLOBAL:]
+        hidden = self.hidden(step).to(batch.images.device)  # [2, B, N]
+        taught = self.teach(large, hidden, step)
+        answers = self.answer(large, hidden, step)
+        words = answers.words  # [2, B, prototypes]
+        if small:
+            words = torch.cat([words, self.answer_small(small, step)])
+        between = cross_view(taught.words, words / self.student_temperature)
+        within = at_hidden(taught.patches, answers.patches / self.student_temperature, hidden)
+        return LossOutput(between + within, {"train/views": between.detach(), "train/patches": within.detach()})
+
+    def hidden(self, step: Step) -> Tensor:
+        """-> [2, B, N] bool, drawn for the global batch; on the CPU."""
+        views = [
+            self.hiding.draw(step.batch_size, self.student.grid, step.generator(f"masks {view}"))[step.rows]
+            for view in range(NUM_GLOBAL)
+        ]
+        return torch.stack(views)
+
+    @torch.no_grad()
+    def teach(self, views: tuple[Tensor, ...], hidden: Tensor, step: Step) -> Answers:
+        """Probabilities: centred with the means before this step, then sharpened."""
+        head = self.teacher_head
+        vectors = head.vectors(self.teacher.encode(torch.cat(views)))  # [2·B, 1+N, bottleneck]
+        words, patches = head.scores(vectors[:, 0]), head.scores(vectors[:, 1:][hidden.flatten(0, 1)])
+        if self.training:
+            self.class_centre.note(words)
+            self.patch_centre.note(
+                head.scores(vectors[:, 1:].mean(dim=(0, 1))[None])
+            )  # of all patches; scores are linear
+        temperature = warmed(step.progress, self.temperature_warmup, self.teacher_temperature)
+        return Answers(
+            ((words - self.class_centre.mean) / temperature).softmax(dim=-1).unflatten(0, (len(views), -1)),
+            ((patches - self.patch_centre.mean) / temperature).softmax(dim=-1),
+        )
+
+    def answer(self, views: tuple[Tensor, ...], hidden: Tensor, step: Step) -> Answers:
+        """Scores."""
+        scales = self.student.draw_drop_path(step, "drop path large", len(views), by_view=True)
+        tokens = self.student.encode(torch.cat(views), hidden=hidden.flatten(0, 1), branch_scales=scales)
+        asked = torch.cat([tokens[:, 0], tokens[:, 1:][hidden.flatten(0, 1)]])  # [2·B + H, D]
+        scores = self.student_head(asked, is_frozen=step.progress < self.frozen)
+        words, patches = scores.tensor_split([len(tokens)])
+        return Answers(words.unflatten(0, (len(views), -1)), patches)
+
+    def answer_small(self, views: tuple[Tensor, ...], step: Step) -> Tensor:
+        """-> [views, B, prototypes]; nothing is hidden in small views."""
+        scales = self.student.draw_drop_path(step, "drop path small", len(views), by_view=True)
+        words = self.student.encode(torch.cat(views), branch_scales=scales)[:, 0]
+        scores = self.student_head(words, is_frozen=step.progress < self.frozen)
+        return scores.unflatten(0, (len(views), -1))
+
+    def after_update(self, step: Step) -> None:
+        momentum = schedule.cosine(step.progress, self.momentum, 1.0)
+        moving.follow(self.teacher, self.student, momentum)
+        moving.follow(self.teacher_head, self.student_head, momentum)
+        self.class_centre.update()
+        self.patch_centre.update()
+
+    @property
+    def encoder(self) -> nn.Module:
+        return self.teacher
+
+    @property
+    def learner(self) -> nn.Module:
+        return self.student
+
+    @classmethod
+    def complete(cls, given: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
+        assert isinstance(encoder, VisionTransformer)
+        return {**given, "crops": given["crops"].completed(encoder), "head": given["head"].completed(encoder)}
+
+
+def at_hidden(taught: Tensor, answers: Tensor, hidden: Tensor) -> Tensor:
+    """[H, P] twice, [2, B, N] bool -> scalar: cross-entropy at the H hidden patches, the mean of each image, then of images.
+
+    Images without a hidden patch count as zero, as published.
+    """
+    errors = -(taught * answers.log_softmax(dim=-1)).sum(dim=-1)  # [H]
+    number = hidden.sum(dim=-1, keepdim=True).expand_as(hidden)[hidden]  # [H], patches that share the patch's image
+    return (errors / number).sum() / hidden[..., 0].numel()

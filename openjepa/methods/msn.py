@@ -1,0 +1,150 @@
+"""MSN (Assran et al., ECCV 2022): a view with patches left out should choose the same prototypes as another, whole view.
+
+The whole view goes through a moving average, its choice is sharpened and balanced (Sinkhorn); the mean choice of a batch is kept
+spread over all prototypes. Patches are dropped before the encoder, so the masked views are cheap.
+"""
+
+import copy
+import math
+from typing import Annotated, Any
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from openjepa.core import schedule
+from openjepa.core.contracts import Method, methods
+from openjepa.core.types import Augmentation, Batch, EncoderNeeds, LossOutput, Step
+from openjepa.engine import distributed
+from openjepa.models import heads
+from openjepa.models.multicrop import NUM_GLOBAL, MultiCrop
+from openjepa.models.vit import VisionTransformer
+from openjepa.nn import moving
+from openjepa.nn.precision import full_precision
+
+JITTER = (0.4, 0.4, 0.4, 0.1)  # 0.8, 0.8, 0.8, 0.2 at strength 0.5
+Share = Annotated[float, Field(ge=0, le=1)]
+Above = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+# Target view and first anchor are alike: blur by half a chance, no solarising.
+CROPS = MultiCrop(
+    num_local=10,
+    global_scale=(0.3, 1.0),
+    local_scale=(0.05, 0.3),
+    jitter=JITTER,
+    blur=(0.5, 0.5, 0.5),
+    solarise=0.0,
+)
+
+
+@methods.register("msn")
+class MSN(Method):
+    needs = EncoderNeeds(class_token=True, stretched_positions=True, pools_class=True)
+
+    def __init__(
+        self,
+        encoder: VisionTransformer,
+        *,
+        crops: MultiCrop = CROPS,
+        drop: Annotated[float, Field(ge=0, lt=1)] = 0.15,  # share of the patches that the large anchor loses
+        num_prototypes: Count = 1024,
+        hidden: Count | None = None,  # None: 2048 as published for small and larger, else 4 times the encoder's width
+        output: Count = 256,
+        temperature: Above = 0.1,
+        sharpening: Above = 0.25,
+        sinkhorn_rounds: Annotated[int, Field(ge=0)] = 3,
+        spread: Annotated[float, Field(ge=0)] = 1.0,  # weight of keeping the mean choice spread
+        momentum: tuple[Share, Share] = (0.996, 1.0),
+    ) -> None:
+        super().__init__()
+        self.anchor = encoder
+        hidden = hidden or heads.usual_hidden(encoder.dim)
+        self.anchor_head = heads.projector([encoder.dim, hidden, hidden, output], activation=nn.GELU, has_bias=True)
+        self.target = copy.deepcopy(encoder).requires_grad_(False)
+        self.target_head = copy.deepcopy(self.anchor_head).requires_grad_(False)
+        limit = output**-0.5
+        # One-dimensional parameters are not decayed, and prototypes must not be: hence flat.
+        self.prototypes = nn.Parameter(torch.empty(num_prototypes * output).uniform_(-limit, limit))
+        self.output = output
+        self.drop = drop
+        self.views = crops.views(encoder)
+        self.temperature = temperature
+        self.sharpening = sharpening
+        self.sinkhorn_rounds = sinkhorn_rounds
+        self.spread = spread
+        self.momentum = momentum
+
+    @property
+    def augmentations(self) -> tuple[Augmentation, ...]:
+        return self.views  # the first is the target's
+
+    def training_step(self, batch: Batch, step: Step) -> LossOutput:
+        targets = self.targets(batch.views[0])  # [B, prototypes]
+        choices = self.choose(batch.views[1], batch.views[NUM_GLOBAL:], step)  # [anchors, B, prototypes]
+        agreement = -(targets * choices.clamp(min=1e-12).log()).sum(dim=-1).mean()
+        mean = distributed.mean(choices.mean(dim=(0, 1)))  # [prototypes]
+        narrowness = math.log(len(mean)) + (mean * mean.clamp(min=1e-12).log()).sum()  # 0: all are chosen alike
+        parts = {"train/agreement": agreement.detach(), "train/narrowness": narrowness.detach()}
+        return LossOutput(agreement + self.spread * narrowness, parts)
+
+    @torch.no_grad()
+    def targets(self, images: Tensor) -> Tensor:
+        """[B, 3, h, w] -> [B, prototypes], probabilities: sharpened, then balanced over the global batch."""
+        vectors = self.target_head(self.target.encode(images)[:, 0])
+        sharp = self.choice(vectors, self.temperature * self.sharpening)  # a power 1/T of a softmax is one at T times …
+        return balanced(sharp, self.sinkhorn_rounds)  # … the temperature
+
+    def choose(self, large: Tensor, small: tuple[Tensor, ...], step: Step) -> Tensor:
+        """-> [anchors, B, prototypes], probabilities."""
+        keep = self.kept(step).to(large.device).expand(len(large), -1)  # [B, K], the same patches for the whole batch
+        scales = self.anchor.draw_drop_path(step, "drop path large")
+        words = [self.anchor.encode(large, keep, branch_scales=scales)[:, 0]]  # [B, D]
+        if small:
+            scales = self.anchor.draw_drop_path(step, "drop path small", len(small), by_view=True)
+            words.append(self.anchor.encode(torch.cat(small), branch_scales=scales)[:, 0])  # [views·B, D]
+        vectors = self.anchor_head(torch.cat(words))
+        return self.choice(vectors, self.temperature).unflatten(0, (1 + len(small), -1))
+
+    def kept(self, step: Step) -> Tensor:
+        """-> [K]: patches of the large anchor that are looked at."""
+        num_patches = self.anchor.grid.size
+        order = torch.randperm(num_patches, generator=step.generator("masks"))
+        return order[: max(round((1 - self.drop) * num_patches), 1)].sort().values
+
+    def choice(self, vectors: Tensor, temperature: float) -> Tensor:
+        """[B, D] -> [B, prototypes], probabilities by cosine."""
+        prototypes = F.normalize(self.prototypes.unflatten(0, (-1, self.output)).float(), dim=1)
+        with full_precision(vectors):
+            return (F.normalize(vectors.float(), dim=1) @ prototypes.T / temperature).softmax(dim=-1)
+
+    def after_update(self, step: Step) -> None:
+        # The published schedule is made for 1.25 times the run, so it never reaches its end.
+        momentum = schedule.linear(step.progress / 1.25, *self.momentum)
+        moving.follow(self.target, self.anchor, momentum)
+        moving.follow(self.target_head, self.anchor_head, momentum)
+
+    @property
+    def encoder(self) -> nn.Module:
+        return self.target
+
+    @property
+    def learner(self) -> nn.Module:
+        return self.anchor
+
+    @classmethod
+    def complete(cls, given: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
+        assert isinstance(encoder, VisionTransformer)
+        hidden = given["hidden"] or heads.usual_hidden(encoder.dim)
+        return {**given, "crops": given["crops"].completed(encoder), "hidden": hidden}
+
+
+def balanced(choices: Tensor, num_rounds: int) -> Tensor:
+    """[B, P] probabilities -> the same, chosen so that over all processes' rows every prototype is used alike (Sinkhorn)."""
+    if not num_rounds:
+        return choices
+    for _ in range(num_rounds):
+        used = distributed.mean(choices.sum(dim=0))  # [P]; a common factor does not matter
+        choices = choices / used.clamp(min=1e-12)
+        choices = choices / choices.sum(dim=1, keepdim=True)
+    return choices

@@ -1,0 +1,211 @@
+"""The defining equations of simclr, byol, dino, ibot and msn against slow and obvious versions, and their views."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from method_parts import encoder, images, step
+from openjepa.core.contracts import methods
+from openjepa.core.types import Batch, Grid
+from openjepa.methods.byol import BYOL
+from openjepa.methods.dino import DINO, cross_view, warmed
+from openjepa.methods.ibot import IBOT, Hiding, at_hidden
+from openjepa.methods.msn import MSN, balanced
+from openjepa.methods.simclr import SimCLR, nt_xent
+from openjepa.models.heads import PrototypeOptions
+from openjepa.models.multicrop import MultiCrop
+from openjepa.nn.positions import sincos
+
+
+def test_nt_xent_adds_both_directions_of_a_cross_entropy_among_all_other_views() -> None:
+    first, second = torch.randn(2, 5, 7, generator=torch.Generator().manual_seed(0)).unbind()
+    views = [F.normalize(view, dim=0) for view in torch.cat([first, second])]
+    losses = []
+    for i, view in enumerate(views):
+        partner = (i + 5) % 10
+        scores = [math.exp((view @ other).item() / 0.3) for j, other in enumerate(views) if j != i]
+        losses.append(-math.log(math.exp((view @ views[partner]).item() / 0.3) / sum(scores)))
+    assert nt_xent(first, second, 0.3).item() == pytest.approx(sum(losses) / 5, rel=1e-5)
+
+
+def test_simclrs_fine_tuning_starts_behind_the_first_layer_of_the_head() -> None:
+    method = SimCLR(encoder("simclr")).eval()
+    given = images()
+    expected = method.head[2](method.head[1](method.head[0](method.backbone.pool(given))))
+    torch.testing.assert_close(method.tuned_encoder(given), expected)
+
+
+def test_byol_is_the_squared_distance_of_unit_vectors_from_each_view_to_the_other() -> None:
+    method = BYOL(encoder("byol"), hidden=8, output=4)
+    views = (images(seed=1), images(seed=2))
+    expected = torch.zeros(())
+    for ours, other in (views, views[::-1]):
+        predictions = method.predictor(method.projector(method.online.pool(ours)))
+        targets = method.target_projector(method.target.pool(other))
+        for predicted, target in zip(predictions, targets, strict=True):
+            expected += (predicted / predicted.norm() - target / target.norm()).square().sum() / 4
+    loss = method.training_step(Batch(views[0], torch.arange(4), views), step()).loss
+    torch.testing.assert_close(loss, expected)
+
+
+def test_dinos_pairs_are_all_but_a_view_with_itself() -> None:
+    generator = torch.Generator().manual_seed(0)
+    taught = torch.randn(2, 3, 5, generator=generator).softmax(dim=-1)
+    answers = torch.randn(4, 3, 5, generator=generator)
+    losses = [
+        -(taught[t, b] * answers[v, b].log_softmax(dim=0)).sum()
+        for t in range(2)
+        for v in range(4)
+        if t != v
+        for b in range(3)
+    ]
+    torch.testing.assert_close(cross_view(taught, answers), torch.stack(losses).mean())
+
+
+def test_dinos_teacher_is_centred_then_sharpened_and_the_centre_follows_a_tenth() -> None:
+    method = DINO(encoder("dino"), temperature_warmup=0.0, teacher_temperature=(0.04, 0.05))
+    method.centre.mean.normal_(generator=torch.Generator().manual_seed(0))
+    before = method.centre.mean.clone()
+    views = (images(seed=1), images(seed=2))
+    scores = [method.teacher_head(method.teacher.encode(view)[:, 0]).detach() for view in views]
+    taught = method.teach(views, step())
+    for view in range(2):
+        expected = [((row - before) / 0.05).exp() / ((row - before) / 0.05).exp().sum() for row in scores[view]]
+        torch.testing.assert_close(taught[view], torch.stack(expected), atol=1e-6, rtol=1e-4)
+    method.after_update(step())
+    torch.testing.assert_close(method.centre.mean, 0.9 * before + 0.1 * torch.cat(scores).mean(dim=0))
+
+
+@pytest.mark.parametrize("is_unit", [True, False])
+def test_prototype_scores_are_cosines_times_a_gain(is_unit: bool) -> None:
+    head = PrototypeOptions(num_prototypes=5, is_unit=is_unit).build(encoder("dino"))
+    if head.gains is not None:
+        head.gains.data.copy_(torch.arange(1.0, 6.0))
+    x = torch.randn(3, 16, generator=torch.Generator().manual_seed(0))
+    found, vectors = head(x), head.mlp(x)
+    for row in range(3):
+        for place in range(5):
+            cosine = F.cosine_similarity(vectors[row], head.directions[place], dim=0)
+            torch.testing.assert_close(found[row, place], cosine * (1 if is_unit else place + 1))
+    head(x, is_frozen=True).sum().backward()
+    assert not head.directions.grad.any() and head.mlp[0].weight.grad.any()
+
+
+def test_the_teachers_temperature_warms_up_and_stays() -> None:
+    assert [round(warmed(p, 0.5, (0.04, 0.08)), 3) for p in (0, 0.25, 0.5, 1)] == [0.04, 0.06, 0.08, 0.08]
+    assert warmed(0.0, 0.0, (0.04, 0.08)) == 0.08
+
+
+def test_ibots_teacher_has_a_centre_for_class_tokens_and_one_for_patches() -> None:
+    method = IBOT(encoder("ibot"), temperature_warmup=0.0, teacher_temperature=(0.04, 0.05))
+    generator = torch.Generator().manual_seed(0)
+    of_class = method.class_centre.mean.normal_(generator=generator)
+    of_patches = method.patch_centre.mean.normal_(generator=generator)
+    scores = method.teacher_head(method.teacher.encode(images())).detach()  # [4, 65, prototypes]
+    hidden = torch.rand(2, 4, 64, generator=generator) < 0.3
+    taught = method.teach((images(), images()), hidden, step())
+    torch.testing.assert_close(taught.words[0], ((scores[:, 0] - of_class) / 0.05).softmax(dim=-1))
+    at_hidden_patches = torch.cat([scores[:, 1:][hidden[0]], scores[:, 1:][hidden[1]]])
+    torch.testing.assert_close(taught.patches, ((at_hidden_patches - of_patches) / 0.05).softmax(dim=-1))
+    before = of_patches.clone()
+    method.after_update(step())
+    torch.testing.assert_close(method.patch_centre.mean, 0.9 * before + 0.1 * scores[:, 1:].mean(dim=(0, 1)))
+
+
+def test_ibots_patch_loss_averages_hidden_patches_image_by_image() -> None:
+    generator = torch.Generator().manual_seed(0)
+    taught = torch.randn(2, 3, 4, 5, generator=generator).softmax(dim=-1)
+    answers = torch.randn(2, 3, 4, 5, generator=generator)
+    hidden = torch.rand(2, 3, 4, generator=generator) < 0.4
+    hidden[0, 0] = False
+    total = 0.0
+    for view in range(2):
+        for row in range(3):
+            errors = [
+                -(taught[view, row, patch] * answers[view, row, patch].log_softmax(dim=0)).sum().item()
+                for patch in hidden[view, row].nonzero().flatten().tolist()
+            ]
+            total += sum(errors) / len(errors) if errors else 0.0
+    assert at_hidden(taught[hidden], answers[hidden], hidden).item() == pytest.approx(total / 6, rel=1e-5)
+
+
+def test_ibot_hides_nothing_in_half_of_the_images_and_a_tenth_to_a_half_in_the_others() -> None:
+    hidden = Hiding().draw(400, Grid(14, 14), torch.Generator().manual_seed(0)).float().mean(dim=1)
+    assert (hidden == 0).float().mean().item() == pytest.approx(0.5, abs=0.08)
+    others = hidden[hidden > 0]
+    assert others.min() >= 0.09 and others.max() <= 0.51 and others.mean().item() == pytest.approx(0.3, abs=0.03)
+
+
+def test_msns_sinkhorn_uses_all_prototypes_alike() -> None:
+    choices = torch.randn(64, 8, generator=torch.Generator().manual_seed(0)).mul(3).softmax(dim=1)
+    found = balanced(choices, 50)
+    torch.testing.assert_close(found.sum(dim=1), torch.ones(64))
+    torch.testing.assert_close(found.sum(dim=0), torch.full((8,), 8.0), atol=0.05, rtol=0)
+    assert torch.equal(balanced(choices, 0), choices)
+
+
+def test_msns_sinkhorn_balances_prototypes_then_images_in_each_round() -> None:
+    choices = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)).softmax(dim=1)
+    expected = choices.tolist()
+    for _ in range(3):
+        for place in range(4):
+            used = sum(row[place] for row in expected)
+            for row in expected:
+                row[place] /= used
+        expected = [[value / sum(row) for value in row] for row in expected]
+    torch.testing.assert_close(balanced(choices, 3), torch.tensor(expected))
+
+
+def test_msn_is_the_cross_entropy_of_choices_minus_the_entropy_of_the_mean_choice() -> None:
+    method = MSN(encoder("msn"), num_prototypes=6, hidden=8, output=4, crops=MultiCrop(num_local=2))
+    views = (images(seed=1), images(seed=2), images(side=12, seed=3), images(side=12, seed=4))
+    targets, choices = method.targets(views[0]), method.choose(views[1], views[2:], step())
+    pairs = [-(targets[row] * choices[view, row].log()).sum() for view in range(3) for row in range(4)]
+    mean = torch.stack([choices[view, row] for view in range(3) for row in range(4)]).mean(dim=0)
+    entropy = -(mean * mean.log()).sum()
+    loss = method.training_step(Batch(views[0], torch.arange(4), views), step()).loss
+    torch.testing.assert_close(loss, torch.stack(pairs).mean() + math.log(6) - entropy)
+
+
+def test_msns_sharpening_is_a_power_of_the_choice() -> None:
+    method = MSN(encoder("msn"), num_prototypes=6, hidden=8, output=4, sinkhorn_rounds=0).eval()
+    vectors = method.target_head(method.target.encode(images())[:, 0])
+    soft = method.choice(vectors, 0.1) ** (1 / 0.25)
+    torch.testing.assert_close(method.targets(images()), soft / soft.sum(dim=1, keepdim=True), atol=1e-5, rtol=1e-4)
+
+
+# (scale, jitter, blur, solarise) of each view; jitter by 0.8, grey by 0.2 and a flip by half a chance go with all.
+SMALL = (0.05, 0.4), (0.4, 0.4, 0.2, 0.1), 0.5, 0.0
+VIEWS = {
+    "simclr": [((0.08, 1), (0.8, 0.8, 0.8, 0.2), 0.5, 0.0)] * 2,
+    "byol": [((0.08, 1), (0.4, 0.4, 0.2, 0.1), 1.0, 0.0), ((0.08, 1), (0.4, 0.4, 0.2, 0.1), 0.1, 0.2)],
+    "dino": [((0.4, 1), (0.4, 0.4, 0.2, 0.1), 1.0, 0.0), ((0.4, 1), (0.4, 0.4, 0.2, 0.1), 0.1, 0.2), *[SMALL] * 8],
+    "ibot": [
+        ((0.25, 1), (0.4, 0.4, 0.2, 0.1), 1.0, 0.0),
+        ((0.25, 1), (0.4, 0.4, 0.2, 0.1), 0.1, 0.2),
+        *[((0.05, 0.25), (0.4, 0.4, 0.2, 0.1), 0.5, 0.0)] * 10,
+    ],
+    "msn": [
+        *[((0.3, 1), (0.4, 0.4, 0.4, 0.1), 0.5, 0.0)] * 2,
+        *[((0.05, 0.3), (0.4, 0.4, 0.4, 0.1), 0.5, 0.0)] * 10,
+    ],
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_are_made_as_published(name: str) -> None:
+    views = methods[name](encoder(name)).augmentations
+    assert [(view.scale, view.jitter, view.blur_chance, view.solarise_chance) for view in views] == VIEWS[name]
+    assert {(view.jitter_chance, view.grey_chance) for view in views} == {(0.8, 0.2)} and all(
+        view.flip for view in views
+    )
+
+
+def test_small_crops_have_whole_patches_and_places_that_span_the_grid() -> None:
+    crops = MultiCrop(num_local=3).views(encoder("dino"))
+    assert [view.size for view in crops] == [(32, 32), (32, 32), (12, 12), (12, 12), (12, 12)]
+    whole, small = sincos(Grid(8, 8), 16), sincos(Grid(4, 4), 16, Grid(8, 8))
+    mean = whole.unflatten(0, (8, 8))[:2, :2].flatten(0, 1).mean(dim=0)
+    assert (small[0] - mean).abs().max() < 0.25, "the first of 4×4 places lies between the first four of 8×8"

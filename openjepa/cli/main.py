@@ -8,7 +8,7 @@ import sys
 from cyclopts import App, CycloptsError
 
 import openjepa
-from openjepa.cli import looking, machine, pictures, planning, training
+from openjepa.cli import looking, machine, pictures, planning, studying, training
 from openjepa.core.errors import BadInput, OpenJepaError
 
 app = App(
@@ -21,6 +21,8 @@ for verb in (
     training.demo,
     training.pretrain,
     planning.plan,
+    studying.compare,
+    studying.ablate,
     looking.evaluate,
     looking.masks,
     looking.report,

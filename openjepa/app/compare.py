@@ -1,0 +1,44 @@
+"""`openjepa compare`: all methods on the same encoder, data and evaluation, at an equal budget."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from openjepa.app.study import Arm, Study, Terms
+from openjepa.core import plain
+from openjepa.core.config import DEFAULT_METHOD
+from openjepa.core.contracts import methods
+from openjepa.core.errors import BadInput
+
+RECIPES = Path(__file__).with_name("compare.yaml")
+EVERYTHING = "all"
+OTHERS = "others"  # methods that the file does not know: those of a user
+
+
+def study(names: Sequence[str], terms: Terms) -> Study:
+    """`names` are methods, or "all"."""
+    if len(names) != len(set(names)):
+        raise BadInput(f"a method is named twice in {', '.join(names)}; name each once")
+    for name in names:
+        if name != EVERYTHING:
+            methods[name]  # or a sentence with what was perhaps meant
+    arms = [arm for arm in known(terms.base) if EVERYTHING in names or arm.name in names]
+    title = f"{len(arms)} methods, {terms.words}"
+    return Study(title, terms, tuple(arms), published=plain.read(RECIPES)["published"])
+
+
+def known(base: dict[str, Any]) -> list[Arm]:
+    """Every method that there is, those of the file first."""
+    groups = plain.read(RECIPES)["groups"]
+    arms = [_arm(name, given, group, base) for group, named in groups.items() for name, given in named.items()]
+    names = {arm.name for arm in arms}
+    return arms + [_arm(name, {}, OTHERS, base) for name in methods.names() if name not in names]
+
+
+def _arm(name: str, given: dict[str, Any], group: str, base: dict[str, Any]) -> Arm:
+    """The base's options of a method are for that one only; where the base says something, it wins over the file."""
+    is_the_bases = (base.get("method") or {}).get("name", DEFAULT_METHOD) == name
+    chosen = {"method.name": name} if is_the_bases else {"method": {"name": name}}
+    shared = base if is_the_bases else {key: section for key, section in base.items() if key != "method"}
+    usual = {path: value for path, value in given.get("set", {}).items() if not plain.has(shared, path)}
+    return Arm(name, {**chosen, **usual}, group, given.get("published"))

@@ -31,8 +31,7 @@ class BYOL(Method):
         self,
         encoder: VisionTransformer | ResNet,
         *,
-        hidden: Annotated[int, Field(ge=1)]
-        | None = None,  # None: 4096 as published for ViT-S and wider, else 8 times the width
+        hidden: Annotated[int, Field(ge=1)] | None = None,  # None: 4096 as published, below ViT-S 8 times the width
         output: Annotated[int, Field(ge=1)] = 256,
         momentum: Share = 0.996,  # at the start; it ends at 1
         scale: tuple[float, float] = (0.08, 1.0),

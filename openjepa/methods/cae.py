@@ -1,7 +1,7 @@
 """CAE (Chen et al., IJCV 2023): guess the latents of hidden patches from the visible ones, then what the patches hold.
 
-Stand-in: the published decoder predicts the token ids of DALL-E's tokeniser, whose weights are not open data of ours; here it
-predicts normalised pixels, with squares instead of cross-entropy. Encoder, latent regressor and alignment are as published.
+Stand-in: the published decoder predicts the token ids of DALL-E's tokeniser, whose weights we cannot ship; here it predicts
+normalised pixels, with squares instead of cross-entropy. Encoder, latent regressor and alignment are as published.
 """
 
 from typing import Annotated

@@ -116,9 +116,8 @@ class IBOT(Method):
         words, patches = head.scores(vectors[:, 0]), head.scores(vectors[:, 1:][hidden.flatten(0, 1)])
         if self.training:
             self.class_centre.note(words)
-            self.patch_centre.note(
-                head.scores(vectors[:, 1:].mean(dim=(0, 1))[None])
-            )  # of all patches; scores are linear
+            mean = vectors[:, 1:].mean(dim=(0, 1))  # of all patches: scores are linear, their mean is the mean's scores
+            self.patch_centre.note(head.scores(mean[None]))
         temperature = warmed(step.progress, self.temperature_warmup, self.teacher_temperature)
         return Answers(
             ((words - self.class_centre.mean) / temperature).softmax(dim=-1).unflatten(0, (len(views), -1)),

@@ -48,9 +48,7 @@ class DecoderOptions:
 
 @methods.register("mae")
 class MAE(Method):
-    needs = EncoderNeeds(
-        class_token=True
-    )  # the mean is evaluated: nothing asks the class token of a short run for anything
+    needs = EncoderNeeds(class_token=True)  # but the mean is evaluated: no loss asks for the class token
 
     def __init__(
         self,

@@ -87,9 +87,8 @@ class PrototypeHead(nn.Module):
         )
         init.normal(self.mlp)
         limit = bottleneck**-0.5
-        self.directions = nn.Parameter(
-            torch.empty(num_prototypes, bottleneck).uniform_(-limit, limit)
-        )  # used at length 1
+        # Used at length 1.
+        self.directions = nn.Parameter(torch.empty(num_prototypes, bottleneck).uniform_(-limit, limit))
         # The published `norm_last_layer`: whether all directions count alike or each learns a gain.
         self.gains = None if is_unit else nn.Parameter(torch.ones(num_prototypes))
 

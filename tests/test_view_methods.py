@@ -14,7 +14,7 @@ from openjepa.methods.dino import DINO, cross_view, warmed
 from openjepa.methods.ibot import IBOT, Hiding, at_hidden
 from openjepa.methods.msn import MSN, balanced
 from openjepa.methods.simclr import SimCLR, nt_xent
-from openjepa.models.heads import PrototypeOptions
+from openjepa.models.heads import PrototypeOptions, information
 from openjepa.models.multicrop import MultiCrop
 from openjepa.nn.positions import sincos
 
@@ -76,6 +76,14 @@ def test_dinos_teacher_is_centred_then_sharpened_and_the_centre_follows_a_tenth(
         torch.testing.assert_close(taught[view], torch.stack(expected), atol=1e-6, rtol=1e-4)
     method.after_update(step())
     torch.testing.assert_close(method.centre.mean, 0.9 * before + 0.1 * torch.cat(scores).mean(dim=0))
+
+
+def test_information_is_nothing_when_all_choose_alike_and_most_when_each_has_its_own() -> None:
+    one, all_alike = torch.tensor([1.0, 0, 0, 0]), torch.full((4,), 0.25)
+    assert information(one.expand(3, 2, 4)).item() == information(all_alike.expand(3, 2, 4)).item() == 0
+    assert information(torch.eye(4)).item() == pytest.approx(math.log(4))
+    half = torch.tensor([[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]])  # which half: one bit
+    assert information(half).item() == pytest.approx(math.log(2))
 
 
 @pytest.mark.parametrize("is_unit", [True, False])

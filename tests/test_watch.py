@@ -169,6 +169,12 @@ def test_a_history_gets_its_verdict(ends: dict[str, float], kind: str, says: str
     assert found.kind == kind and says in found.text
 
 
+@pytest.mark.parametrize(("information", "kind"), [(0.01, "watch out"), (0.13, "healthy")])
+def test_a_teacher_that_says_the_same_of_all_pictures_is_named(information: float, kind: str) -> None:
+    found = verdict.judge([{**row, "train/information": information} for row in rows()])
+    assert found.kind == kind and ("0.010 nats" in found.text) == (kind == "watch out")
+
+
 def test_a_run_without_skill_is_given_time_but_not_for_ever() -> None:
     assert verdict.judge(rows(looks=40, skill=-0.1)).kind == "unsure"
     assert verdict.judge(rows(looks=60, skill=-0.1)).kind == "watch out"

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from openjepa.core import schedule
 from openjepa.core.contracts import Method, methods
 from openjepa.core.types import Augmentation, Batch, EncoderNeeds, LossOutput, Step
-from openjepa.models.heads import PrototypeOptions
+from openjepa.models.heads import PrototypeOptions, information
 from openjepa.models.multicrop import NUM_GLOBAL, MultiCrop
 from openjepa.models.running import RunningMean
 from openjepa.models.vit import VisionTransformer
@@ -63,7 +63,8 @@ class DINO(Method):
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
         taught = self.teach(batch.views[:NUM_GLOBAL], step)  # [2, B, prototypes]
         answers = self.answer(batch.views, step)  # [views, B, prototypes]
-        return LossOutput(cross_view(taught, answers / self.student_temperature))
+        loss = cross_view(taught, answers / self.student_temperature)
+        return LossOutput(loss, {"train/information": information(taught)})
 
     @torch.no_grad()
     def teach(self, views: tuple[Tensor, ...], step: Step) -> Tensor:

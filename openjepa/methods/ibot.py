@@ -17,7 +17,7 @@ from openjepa.core.contracts import Method, methods
 from openjepa.core.types import Augmentation, Batch, EncoderNeeds, Grid, LossOutput, Step
 from openjepa.masks.blockwise import Blockwise
 from openjepa.methods.dino import CENTRE_MOMENTUM, cross_view, warmed
-from openjepa.models.heads import PrototypeOptions
+from openjepa.models.heads import PrototypeOptions, information
 from openjepa.models.multicrop import NUM_GLOBAL, MultiCrop
 from openjepa.models.running import RunningMean
 from openjepa.models.vit import VisionTransformer
@@ -98,7 +98,8 @@ class IBOT(Method):
             words = torch.cat([words, self.answer_small(small, step)])
         between = cross_view(taught.words, words / self.student_temperature)
         within = at_hidden(taught.patches, answers.patches / self.student_temperature, hidden)
-        return LossOutput(between + within, {"train/views": between.detach(), "train/patches": within.detach()})
+        parts = {"train/views": between.detach(), "train/patches": within.detach()}
+        return LossOutput(between + within, {**parts, "train/information": information(taught.words)})
 
     def hidden(self, step: Step) -> Tensor:
         """-> [2, B, N] bool, drawn for the global batch; on the CPU."""

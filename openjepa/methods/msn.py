@@ -86,6 +86,7 @@ class MSN(Method):
         mean = distributed.mean(choices.mean(dim=(0, 1)))  # [prototypes]
         narrowness = math.log(len(mean)) + (mean * mean.clamp(min=1e-12).log()).sum()  # 0: all are chosen alike
         parts = {"train/agreement": agreement.detach(), "train/narrowness": narrowness.detach()}
+        parts["train/information"] = heads.information(targets)
         return LossOutput(agreement + self.spread * narrowness, parts)
 
     @torch.no_grad()

@@ -46,6 +46,13 @@ def usual_hidden(dim: int, published: int = PUBLISHED_HIDDEN) -> int:
     return published if dim >= PUBLISHED_FROM else published // 512 * dim
 
 
+@torch.no_grad()
+def information(choices: Tensor) -> Tensor:
+    """[..., P] probabilities -> what a choice tells about its image, in nats: 0 when all are alike, be it one prototype or none."""
+    rows = choices.flatten(0, -2)
+    return torch.special.entr(rows.mean(dim=0)).sum() - torch.special.entr(rows).sum(dim=-1).mean()
+
+
 @dataclass(frozen=True)
 class PrototypeOptions:
     published: Count = 65536  # prototypes for small and larger encoders

@@ -18,6 +18,7 @@ HOPELESS: tuple[Kind, ...] = ("collapsing", "diverging")  # what `watch: stop` s
 LOSS, GRADIENT = "train/loss", "train/gradient_norm"
 RANK, SPREAD, COSINE = "collapse/token_rank", "collapse/feature_std", "collapse/mean_cosine"
 POSITION, SKILL = "collapse/position_share", "prediction/skill"
+INFORMATION = "train/information"  # of methods with prototypes
 
 FEWEST_LOOKS = 5
 LOSS_EXPLODES = 1.5  # times the first loss; healthy runs stayed below 1.0, a learning rate of 1 reached 24
@@ -27,6 +28,9 @@ SPREAD_LOW, LONG = 0.5, 20  # … and stayed below one half for 13 looks at the 
 RANK_NARROW, RANK_LOST = 0.55, 0.25  # of the first; runs above random weights kept 0.69, those below had 0.50 and less
 MOSTLY_PLACE, TINY_LOSS = 0.5, 0.05  # reported: 0.005 is collapse, 0.1 is a healthy ViT-H; small runs: 0.01 to 0.03
 NO_SKILL = 0.02
+SAYS_NOTHING = (
+    0.03  # nats; a run of dino in which nothing was learned any more had 0.01, those that learned 0.13 and more
+)
 PATIENCE = 500  # steps, and LONG looks; learning runs had skill after 20 to 230 steps
 LOSS_RISES = 1.05  # times the lowest
 MOST_CHANGES = 200  # looks behind a list of changes: a run may have very many
@@ -134,6 +138,17 @@ def narrowing(seen: History) -> Verdict | None:
 BLOCKS = "try a lower optim.lr, a higher start of method.momentum, or method.target_blocks=all"
 
 
+def says_nothing(seen: History) -> Verdict | None:
+    information = seen.now(INFORMATION)
+    if not information < SAYS_NOTHING:
+        return None
+    return Verdict(
+        "watch out",
+        f"the teacher gives all pictures nearly the same answer ({information:.3f} nats about which one it is); "
+        "try a lower optim.lr, and for dino and ibot a lower second method.teacher_temperature",
+    )
+
+
 def probes_fall(seen: History) -> Verdict | None:
     """Only when all of them do: a k-NN may fall while a linear probe rises (docs/log.md 2026-11-15, colour)."""
     names = sorted({name for row in seen.rows for name in row if name.startswith("probe/")})
@@ -178,6 +193,7 @@ RULES: tuple[Callable[[History], Verdict | None], ...] = (
     knows_only_places,
     all_alike,
     narrowing,
+    says_nothing,
     probes_fall,
     no_skill,
     moving_target,

@@ -11,7 +11,7 @@ demo: .venv/ready
 	$(BIN)/openjepa demo
 
 test: .venv/ready-test
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 check: .venv/ready-dev
 	$(BIN)/ruff format --check .

@@ -20,6 +20,7 @@ from openjepa.io import reference
 from openjepa.models.sizes import SIZES
 from openjepa.models.vit import VisionTransformer
 from openjepa.probes import features
+from openjepa.probes.logistic import Logistic
 
 NUM_CLASSES = 4
 QUICK = {"linear": {"epochs": 3, "min_steps": 60, "batch_size": 32}}
@@ -176,6 +177,28 @@ def test_cached_and_fresh_features_give_the_same_scores(data: str, tmp_path, mon
     monkeypatch.setenv("OPENJEPA_CACHE", str(tmp_path))
     rows = [openjepa.evaluate(Quarters(), data, probe="logistic", uses_cache=kept) for kept in (True, True, False)]
     assert len({tuple(score.accuracy for score in row) for row in rows}) == 1
+
+
+def test_probes_on_the_floors_are_fitted_once_and_those_on_the_encoder_each_time(
+    data: str, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setenv("OPENJEPA_CACHE", str(tmp_path))
+    fits, fit = [], Logistic.fit
+    monkeypatch.setattr(Logistic, "fit", lambda probe, train: (fits.append(len(train.labels)), fit(probe, train))[1])
+    first = openjepa.evaluate(Quarters(), data, probe="logistic", labels="5/class")
+    assert fits == [20] * 9, "three representations, three draws of labels"
+    second = openjepa.evaluate(Quarters(), data, probe="logistic", labels="5/class")
+    assert len(fits) == 12 and second[2].representation == TRAINED
+    kept = ("accuracy", "interval", "seeds", "protocol")
+    for name in kept:
+        assert [getattr(one, name) for one in first] == [getattr(one, name) for one in second]
+    assert [one.seconds for one in first[:2]] == [one.seconds for one in second[:2]], "what it took when it was done"
+    openjepa.evaluate(
+        Quarters(), data, probe="logistic", labels="5/class", settings={"logistic": {"max_iterations": 50}}
+    )
+    assert len(fits) == 21, "another probe"
+    openjepa.evaluate(Quarters(), data, probe="logistic", labels="5/class", uses_cache=False)
+    assert len(fits) == 30, "no cache was wanted"
 
 
 def test_the_same_pictures_in_another_crop_are_other_features(data: str, tmp_path, monkeypatch) -> None:

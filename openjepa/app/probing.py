@@ -9,10 +9,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from openjepa.app import console
+from openjepa.app import console, remembered
 from openjepa.app.drawn import Drawn
 from openjepa.app.extraction import WORKERS, Extractor
 from openjepa.app.labelling import Plan
+from openjepa.app.remembered import Answer
 from openjepa.app.score import PIXELS, TRAINED
 from openjepa.app.subject import RANDOM_SEED
 from openjepa.core import options
@@ -72,20 +73,23 @@ class Probing:
         """Features are extracted before the clock starts."""
         train, test = self._features(name, representation, self.drawn.train), self._test(name, representation)
         console.notice(f"{self.task.name}: {name} on {representation} …")
-        began = time.perf_counter()
-        guesses, chosen = [], []
+        answers = []
         for seed, rows in self._draws(name):
             if self._fitted(name, representation) == FINETUNE:
-                guess, choice = self._finetuned(representation, seed, rows)
+                answers.append(self._finetuned(representation, seed, rows))
             else:
-                probe = self._probe(self._fitted(name, representation), seed).fit(train.rows(rows))
-                guess, choice = probe.predict(test), probe.chosen
-            guesses.append(guess)
-            chosen.append(choice)
+                answers.append(self._asked(name, representation, seed, train.rows(rows), test))
         seeds = tuple(seed for seed, _ in self._draws(name))
-        seconds = time.perf_counter() - began
-        protocol = {**self._protocol(name, representation), "chosen": chosen}
-        return Outcome(torch.stack(guesses), test.labels, seeds, protocol, seconds)
+        protocol = {**self._protocol(name, representation), "chosen": [answer.chosen for answer in answers]}
+        guesses = torch.stack([answer.guesses for answer in answers])
+        return Outcome(guesses, test.labels, seeds, protocol, sum(answer.seconds for answer in answers))
+
+    def _asked(self, name: str, representation: str, seed: int, train: Features, test: Features) -> Answer:
+        fitted = self._fitted(name, representation)
+        probe = self._probe(fitted, seed)
+        if representation == TRAINED or not self.extractor.uses_cache:
+            return remembered.asked(probe, train, test)
+        return remembered.asked_once(probe, f"{fitted} {seed} {options.plain(self._options(fitted))}", train, test)
 
     def _protocol(self, name: str, representation: str) -> dict[str, Any]:
         """What was done, in words and numbers."""
@@ -148,7 +152,8 @@ class Probing:
         given = self.settings.get(name, {})
         return resolved(name, {**published, **given} if isinstance(given, Mapping) else given)
 
-    def _finetuned(self, representation: str, seed: int, rows: Tensor) -> tuple[Tensor, dict[str, Any]]:
+    def _finetuned(self, representation: str, seed: int, rows: Tensor) -> Answer:
+        began = time.perf_counter()
         tuned = Finetune(**{**self._options(FINETUNE), "seed": seed})
         part = self.drawn.train.take(rows)
         network = self.extractor.networks[representation]
@@ -157,7 +162,8 @@ class Probing:
         tuned.fit(network, self._pictures(part.source), part.index, part.labels, self.preparation, console.track)
         _, is_sound = self.extractor.features(representation, self.task.test, self.preparation)
         test = self.task.test.take(is_sound.nonzero().squeeze(1))
-        return tuned.predict(self._pictures(test.source), test.index, self.preparation), tuned.chosen
+        guesses = tuned.predict(self._pictures(test.source), test.index, self.preparation)
+        return Answer(guesses, tuned.chosen, time.perf_counter() - began)
 
     def _pictures(self, source: Source) -> Pictures:
         return Pictures(

@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from method_parts import encoder, images, step
 from openjepa.core.contracts import methods
 from openjepa.core.types import Batch, Grid
+from openjepa.masks.hiding import Hidden, Hiding
 from openjepa.methods.byol import BYOL
 from openjepa.methods.dino import DINO, cross_view, warmed
-from openjepa.methods.ibot import IBOT, Hiding, at_hidden
+from openjepa.methods.ibot import IBOT, at_hidden
 from openjepa.methods.msn import MSN, balanced
 from openjepa.methods.simclr import SimCLR, nt_xent
 from openjepa.models.heads import PrototypeOptions, information
@@ -113,10 +114,11 @@ def test_ibots_teacher_has_a_centre_for_class_tokens_and_one_for_patches() -> No
     of_patches = method.patch_centre.mean.normal_(generator=generator)
     scores = method.teacher_head(method.teacher.encode(images())).detach()  # [4, 65, prototypes]
     hidden = torch.rand(2, 4, 64, generator=generator) < 0.3
-    taught = method.teach((images(), images()), hidden, step())
+    taught = method.teach((images(), images()), Hidden.of(hidden.flatten(0, 1)), step())
     torch.testing.assert_close(taught.words[0], ((scores[:, 0] - of_class) / 0.05).softmax(dim=-1))
     at_hidden_patches = torch.cat([scores[:, 1:][hidden[0]], scores[:, 1:][hidden[1]]])
-    torch.testing.assert_close(taught.patches, ((at_hidden_patches - of_patches) / 0.05).softmax(dim=-1))
+    asked = taught.patches[: hidden.sum()]  # the rest only fills up
+    torch.testing.assert_close(asked, ((at_hidden_patches - of_patches) / 0.05).softmax(dim=-1))
     before = of_patches.clone()
     method.after_update(step())
     torch.testing.assert_close(method.patch_centre.mean, 0.9 * before + 0.1 * scores[:, 1:].mean(dim=(0, 1)))
@@ -136,7 +138,15 @@ def test_ibots_patch_loss_averages_hidden_patches_image_by_image() -> None:
                 for patch in hidden[view, row].nonzero().flatten().tolist()
             ]
             total += sum(errors) / len(errors) if errors else 0.0
-    assert at_hidden(taught[hidden], answers[hidden], hidden).item() == pytest.approx(total / 6, rel=1e-5)
+    given = Hidden.of(hidden.flatten(0, 1))
+    asked, told = (given.pick(scores.flatten(0, 1)) for scores in (answers, taught))
+    assert len(asked) % 6 == 0, "filled up, so that sizes repeat"
+    assert at_hidden(told, asked, given).item() == pytest.approx(total / 6, rel=1e-5)
+
+
+def test_a_batch_in_which_nothing_is_hidden_has_no_patch_loss() -> None:
+    nothing = Hidden.of(torch.zeros(6, 4, dtype=torch.bool))
+    assert len(nothing.places) == 0 and at_hidden(torch.zeros(0, 5), torch.zeros(0, 5), nothing).item() == 0
 
 
 def test_ibot_hides_nothing_in_half_of_the_images_and_a_tenth_to_a_half_in_the_others() -> None:

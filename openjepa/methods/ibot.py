@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from openjepa.core import schedule
 from openjepa.core.contracts import Method, methods
-from openjepa.core.types import Augmentation, Batch, EncoderNeeds, Grid, LossOutput, Step
-from openjepa.masks.blockwise import Blockwise
+from openjepa.core.types import Augmentation, Batch, EncoderNeeds, LossOutput, Step
+from openjepa.masks.hiding import Hidden, Hiding
 from openjepa.methods.dino import CENTRE_MOMENTUM, cross_view, warmed
 from openjepa.models.heads import PrototypeOptions, information
 from openjepa.models.multicrop import NUM_GLOBAL, MultiCrop
@@ -28,28 +28,11 @@ Above = Annotated[float, Field(gt=0)]
 
 
 @dataclass(frozen=True)
-class Hiding:
-    """Which patches of a large view are hidden: half of the images lose none, the others a share of this range."""
-
-    chance: Share = 0.5
-    share: tuple[Share, Share] = (0.1, 0.5)
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read by pydantic, never changed
-
-    def draw(self, batch_size: int, grid: Grid, generator: torch.Generator) -> Tensor:
-        """-> [B, N] bool"""
-        drawn = torch.rand(2, batch_size, generator=generator)
-        share = self.share[0] + (self.share[1] - self.share[0]) * drawn[0]
-        number = (share * grid.size).round().long() * (drawn[1] < self.chance)
-        smallest = (min(grid) // 3) ** 2 / grid.size  # published: the square of a third of the side
-        return Blockwise(min_block=max(smallest, 1 / grid.size)).hide(number, grid, generator)
-
-
-@dataclass(frozen=True)
 class Answers:
     """Scores or probabilities of prototypes. Only hidden patches are asked: a head on all of them would be most of the work."""
 
     words: Tensor  # [2, B, prototypes], for class tokens
-    patches: Tensor  # [H, prototypes], for the hidden patches of all images, in the order of the mask
+    patches: Tensor  # [H, prototypes], for the hidden patches of all images
 
 
 @methods.register("ibot")
@@ -90,7 +73,7 @@ class IBOT(Method):
 
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
         large, small = batch.views[:NUM_GLOBAL], batch.views[NUM_GLOBAL:]
-        hidden = self.hidden(step).to(batch.images.device)  # [2, B, N]
+        hidden = self.hidden(step).to(batch.images.device)
         taught = self.teach(large, hidden, step)
         answers = self.answer(large, hidden, step)
         words = answers.words  # [2, B, prototypes]
@@ -101,20 +84,20 @@ class IBOT(Method):
         parts = {"train/views": between.detach(), "train/patches": within.detach()}
         return LossOutput(between + within, {**parts, "train/information": information(taught.words)})
 
-    def hidden(self, step: Step) -> Tensor:
-        """-> [2, B, N] bool, drawn for the global batch; on the CPU."""
+    def hidden(self, step: Step) -> Hidden:
+        """Of both large views, one behind the other; drawn for the global batch, on the CPU."""
         views = [
             self.hiding.draw(step.batch_size, self.student.grid, step.generator(f"masks {view}"))[step.rows]
             for view in range(NUM_GLOBAL)
         ]
-        return torch.stack(views)
+        return Hidden.of(torch.cat(views))  # [2·B, N]
 
     @torch.no_grad()
-    def teach(self, views: tuple[Tensor, ...], hidden: Tensor, step: Step) -> Answers:
+    def teach(self, views: tuple[Tensor, ...], hidden: Hidden, step: Step) -> Answers:
         """Probabilities: centred with the means before this step, then sharpened."""
         head = self.teacher_head
         vectors = head.vectors(self.teacher.encode(torch.cat(views)))  # [2·B, 1+N, bottleneck]
-        words, patches = head.scores(vectors[:, 0]), head.scores(vectors[:, 1:][hidden.flatten(0, 1)])
+        words, patches = head.scores(vectors[:, 0]), head.scores(hidden.pick(vectors[:, 1:]))
         if self.training:
             self.class_centre.note(words)
             mean = vectors[:, 1:].mean(dim=(0, 1))  # of all patches: scores are linear, their mean is the mean's scores
@@ -125,11 +108,11 @@ class IBOT(Method):
             ((patches - self.patch_centre.mean) / temperature).softmax(dim=-1),
         )
 
-    def answer(self, views: tuple[Tensor, ...], hidden: Tensor, step: Step) -> Answers:
+    def answer(self, views: tuple[Tensor, ...], hidden: Hidden, step: Step) -> Answers:
         """Scores."""
         scales = self.student.draw_drop_path(step, "drop path large", len(views), by_view=True)
-        tokens = self.student.encode(torch.cat(views), hidden=hidden.flatten(0, 1), branch_scales=scales)
-        asked = torch.cat([tokens[:, 0], tokens[:, 1:][hidden.flatten(0, 1)]])  # [2·B + H, D]
+        tokens = self.student.encode(torch.cat(views), hidden=hidden.mask, branch_scales=scales)
+        asked = torch.cat([tokens[:, 0], hidden.pick(tokens[:, 1:])])  # [2·B + H, D]
         scores = self.student_head(asked, is_frozen=step.progress < self.frozen)
         words, patches = scores.tensor_split([len(tokens)])
         return Answers(words.unflatten(0, (len(views), -1)), patches)
@@ -162,11 +145,10 @@ class IBOT(Method):
         return {**given, "crops": given["crops"].completed(encoder), "head": given["head"].completed(encoder)}
 
 
-def at_hidden(taught: Tensor, answers: Tensor, hidden: Tensor) -> Tensor:
-    """[H, P] twice, [2, B, N] bool -> scalar: cross-entropy at the H hidden patches, the mean of each image, then of images.
+def at_hidden(taught: Tensor, answers: Tensor, hidden: Hidden) -> Tensor:
+    """[H, P] twice -> scalar: cross-entropy at the hidden patches, the mean of each image, then of images.
 
     Images without a hidden patch count as zero, as published.
     """
     errors = -(taught * answers.log_softmax(dim=-1)).sum(dim=-1)  # [H]
-    number = hidden.sum(dim=-1, keepdim=True).expand_as(hidden)[hidden]  # [H], patches that share the patch's image
-    return (errors / number).sum() / hidden[..., 0].numel()
+    return (errors * hidden.weights).sum() / len(hidden.mask)

@@ -1,0 +1,56 @@
+"""iBOT's masks: in half of the images nothing is hidden, in the others BEiT's blocks over a random share of the patches."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from openjepa.core.types import Grid
+from openjepa.masks.blockwise import Blockwise
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+@dataclass(frozen=True)
+class Hiding:
+    chance: Share = 0.5
+    share: tuple[Share, Share] = (0.1, 0.5)
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read by pydantic, never changed
+
+    def draw(self, batch_size: int, grid: Grid, generator: torch.Generator) -> Tensor:
+        """-> [B, N] bool"""
+        drawn = torch.rand(2, batch_size, generator=generator)
+        share = self.share[0] + (self.share[1] - self.share[0]) * drawn[0]
+        number = (share * grid.size).round().long() * (drawn[1] < self.chance)
+        smallest = (min(grid) // 3) ** 2 / grid.size  # published: the square of a third of the side
+        return Blockwise(min_block=max(smallest, 1 / grid.size)).hide(number, grid, generator)
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """Which patches are hidden, and the same as a list, filled up to a multiple of the number of images.
+
+    Without the filling every step would ask for memory of a size of its own, and an allocator keeps them all: 0.8 GB became 2.
+    """
+
+    mask: Tensor  # [B, N] bool
+    places: Tensor  # [H] in [B·N]
+    weights: Tensor  # [H]: 1 / number of hidden patches of the same image; 0 where it is filled up
+
+    @staticmethod
+    def of(mask: Tensor) -> "Hidden":
+        """[B, N] bool, best on the CPU: the length of a list is nothing that a GPU should be waited for."""
+        places = mask.flatten().nonzero().squeeze(1)
+        weights = (mask / mask.sum(dim=1, keepdim=True).clamp(min=1)).flatten()[places]
+        filling = (0, -len(places) % len(mask))
+        return Hidden(mask, F.pad(places, filling), F.pad(weights, filling))
+
+    def to(self, device: torch.device) -> "Hidden":
+        return Hidden(*(tensor.to(device, non_blocking=True) for tensor in (self.mask, self.places, self.weights)))
+
+    def pick(self, tokens: Tensor) -> Tensor:
+        """[B, N, D] -> [H, D]"""
+        return tokens.flatten(0, 1)[self.places]

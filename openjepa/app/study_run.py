@@ -97,6 +97,8 @@ class Runner:
                     child.wait()
         if child.returncode == 0:
             return ""
+        if child.returncode < 0 and stop.is_requested:
+            return "stopped"
         if child.returncode < 0:
             return f"killed by signal {-child.returncode}, perhaps for want of memory; see {log}"
         text = log.read_bytes()[said_before:].decode(errors="replace")

@@ -13,11 +13,12 @@ import pytest
 import yaml
 
 import runner
-from openjepa.app import ablate, build, compare, conduct, study_results, study_table
+from openjepa.app import ablate, build, compare, conduct, study_results, study_run, study_table
 from openjepa.app.study import Arm, Study, StudyFolder, Terms, check_folder, write_question
 from openjepa.core import config as configs
 from openjepa.core.contracts import methods
 from openjepa.core.errors import BadInput, OpenJepaError
+from openjepa.engine.stopping import Stop
 from openjepa.runs import metrics
 from openjepa.runs.directory import RunFolder
 from openjepa.runs.lock import Lock
@@ -148,6 +149,19 @@ def test_a_failing_arm_costs_only_itself_and_is_named(task: str, tmp_path: Path)
         conduct.conduct(study, tmp_path / "study", jobs=2, command="test")
     text = (tmp_path / "study/table.md").read_text()
     assert "| wild | – |" in text and "| sound | –" not in text
+
+
+@pytest.mark.parametrize(("is_requested", "words"), [(True, "stopped"), (False, "killed by signal 15")])
+def test_only_a_child_that_we_did_not_stop_was_killed(
+    is_requested: bool, words: str, tmp_path: Path, monkeypatch
+) -> None:
+    """Judging has nothing to save, so it ends by the signal itself."""
+    asked = Stop()
+    asked.is_requested = is_requested
+    monkeypatch.setattr(study_run, "_is_running", lambda child: child.terminate() or child.wait() is None)
+    with Lock(tmp_path) as lock:
+        said = study_run.Runner(small(), StudyFolder(tmp_path), lock)._call(["evaluate"], tmp_path / "run", asked)
+    assert said.startswith(words)
 
 
 def test_a_polite_stop_reaches_the_run_once_and_the_same_command_goes_on(task: str, tmp_path: Path) -> None:

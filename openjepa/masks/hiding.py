@@ -1,17 +1,14 @@
 """iBOT's masks: in half of the images nothing is hidden, in the others BEiT's blocks over a random share of the patches."""
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor
 
+from openjepa.core.config import Share
 from openjepa.core.types import Grid
 from openjepa.masks.blockwise import Blockwise
-
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ Published with LARS and ResNets; here the optimiser is AdamW for every method (a
 
 import copy
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
 from openjepa.core import schedule
+from openjepa.core.config import Positive, Share
 from openjepa.core.contracts import Method, methods
 from openjepa.core.types import Augmentation, Batch, LossOutput, Step
 from openjepa.models import heads
@@ -22,7 +22,6 @@ from openjepa.nn import moving
 
 JITTER = (0.4, 0.4, 0.2, 0.1)
 PUBLISHED_HIDDEN = 4096
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @methods.register("byol")
@@ -31,8 +30,8 @@ class BYOL(Method):
         self,
         encoder: VisionTransformer | ResNet,
         *,
-        hidden: Annotated[int, Field(ge=1)] | None = None,  # None: 4096 as published, below ViT-S 8 times the width
-        output: Annotated[int, Field(ge=1)] = 256,
+        hidden: Positive | None = None,  # None: 4096 as published, below ViT-S 8 times the width
+        output: Positive = 256,
         momentum: Share = 0.996,  # at the start; it ends at 1
         scale: tuple[float, float] = (0.08, 1.0),
         blur: tuple[Share, Share] = (1.0, 0.1),  # of view 1 and of view 2

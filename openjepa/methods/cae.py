@@ -4,13 +4,11 @@ Stand-in: the published decoder predicts the token ids of DALL-E's tokeniser, wh
 normalised pixels, with squares instead of cross-entropy. Encoder, latent regressor and alignment are as published.
 """
 
-from typing import Annotated
-
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
+from openjepa.core.config import NotNegative, Positive
 from openjepa.core.contracts import MaskOptions, Method, methods
 from openjepa.core.types import Batch, EncoderNeeds, LossOutput, Masks, Step
 from openjepa.masks import drawing
@@ -30,9 +28,9 @@ class CAE(Method):
         encoder: VisionTransformer,
         *,
         masks: MaskOptions = {"name": "blockwise", "target_scale": 0.5},  # noqa: B006 - only read
-        regressor_depth: Annotated[int, Field(ge=1)] = 4,
-        decoder_depth: Annotated[int, Field(ge=1)] = 4,
-        alignment: Annotated[float, Field(ge=0)] = 2.0,  # weight of the latents' error
+        regressor_depth: Positive = 4,
+        decoder_depth: Positive = 4,
+        alignment: NotNegative = 2.0,  # weight of the latents' error
     ) -> None:
         super().__init__()
         self.backbone = encoder

@@ -5,22 +5,19 @@ published code in the encoder (fixed positions instead of a relative bias, no la
 """
 
 import copy
-from typing import Annotated
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
 from openjepa.core import schedule
+from openjepa.core.config import Above, Positive, Share
 from openjepa.core.contracts import MaskOptions, Method, methods
 from openjepa.core.types import Batch, EncoderNeeds, LossOutput, Masks, Step
 from openjepa.masks import drawing
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn import init, moving
 from openjepa.nn.patches import pick
-
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @methods.register("data2vec")
@@ -32,8 +29,8 @@ class Data2Vec(Method):
         encoder: VisionTransformer,
         *,
         masks: MaskOptions = {"name": "blockwise", "target_scale": 120 / 196},  # noqa: B006 - only read
-        target_blocks: Annotated[int, Field(ge=1)] = 6,  # or as many as there are
-        beta: Annotated[float, Field(gt=0)] = 2.0,  # where the loss turns from a square to a line
+        target_blocks: Positive = 6,  # or as many as there are
+        beta: Above = 2.0,  # where the loss turns from a square to a line
         momentum: tuple[Share, Share] = (0.999, 0.9998),  # published: constant 0.9998, or annealed like this
     ) -> None:
         super().__init__()

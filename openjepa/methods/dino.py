@@ -6,13 +6,13 @@ interpolated ones; gradients are clipped by `optim.clip` over all weights, not t
 """
 
 import copy
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from openjepa.core import schedule
+from openjepa.core.config import Above, Share
 from openjepa.core.contracts import Method, methods
 from openjepa.core.types import Augmentation, Batch, EncoderNeeds, LossOutput, Step
 from openjepa.models.heads import PrototypeOptions, information
@@ -23,8 +23,6 @@ from openjepa.nn import moving
 from openjepa.nn.precision import full_precision
 
 CENTRE_MOMENTUM = 0.9
-Share = Annotated[float, Field(ge=0, le=1)]
-Above = Annotated[float, Field(gt=0)]
 
 
 @methods.register("dino")

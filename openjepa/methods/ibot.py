@@ -6,13 +6,13 @@ same head, what stands there. Differences as in dino.py.
 
 import copy
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from openjepa.core import schedule
+from openjepa.core.config import Above, Share
 from openjepa.core.contracts import Method, methods
 from openjepa.core.types import Augmentation, Batch, EncoderNeeds, LossOutput, Step
 from openjepa.masks.hiding import Hidden, Hiding
@@ -22,9 +22,6 @@ from openjepa.models.multicrop import NUM_GLOBAL, MultiCrop
 from openjepa.models.running import RunningMean
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn import moving
-
-Share = Annotated[float, Field(ge=0, le=1)]
-Above = Annotated[float, Field(gt=0)]
 
 
 @dataclass(frozen=True)

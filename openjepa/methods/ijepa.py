@@ -6,14 +6,14 @@ Where the published code, the paper and this file differ: docs/reference.md.
 """
 
 import copy
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
 from openjepa.core import schedule
+from openjepa.core.config import Positive, Share
 from openjepa.core.contracts import MaskOptions, Method, methods
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, LossOutput, Masks, Step
@@ -23,8 +23,6 @@ from openjepa.models.predictor import PredictorOptions
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn import moving
 from openjepa.nn.patches import patchify, pick
-
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @methods.register("ijepa")
@@ -38,9 +36,9 @@ class IJEPA(Method):
         loss: Literal["smooth_l1", "l2"] = "smooth_l1",
         targets: Literal["encoder", "pixels"] = "encoder",
         target_masking: Literal["output", "input"] = "output",
-        target_blocks: Annotated[int, Field(ge=1)] | Literal["all"] = 1,
+        target_blocks: Positive | Literal["all"] = 1,
         target_centering: Literal["none", "position", "whiten"] = "none",
-        num_contexts: Annotated[int, Field(ge=1)] = 1,
+        num_contexts: Positive = 1,
         momentum: tuple[Share, Share] = (0.996, 1.0),
     ) -> None:
         super().__init__()

@@ -5,12 +5,12 @@ Differs from the published code in the encoder's first weights (normal instead o
 """
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Any
 
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
+from openjepa.core.config import Positive
 from openjepa.core.contracts import MaskOptions, Method, methods
 from openjepa.core.types import Batch, EncoderNeeds, LossOutput, Masks, Step
 from openjepa.masks import drawing
@@ -24,9 +24,9 @@ PUBLISHED_FROM = 768  # encoder width
 
 @dataclass(frozen=True)
 class DecoderOptions:
-    width: Annotated[int, Field(ge=1)] | None = None  # None: 512 × 8 for base and larger, else the encoder's × 2
-    depth: Annotated[int, Field(ge=1)] | None = None
-    num_heads: Annotated[int, Field(ge=1)] | None = None
+    width: Positive | None = None  # None: 512 × 8 for base and larger, else the encoder's × 2
+    depth: Positive | None = None
+    num_heads: Positive | None = None
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read by pydantic, never changed
 
     def completed(self, encoder: VisionTransformer) -> "DecoderOptions":

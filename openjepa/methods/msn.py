@@ -14,6 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from openjepa.core import schedule
+from openjepa.core.config import Above, NotNegative, Positive, Share
 from openjepa.core.contracts import Method, methods
 from openjepa.core.types import Augmentation, Batch, EncoderNeeds, LossOutput, Step
 from openjepa.engine import distributed
@@ -24,9 +25,6 @@ from openjepa.nn import moving
 from openjepa.nn.precision import full_precision
 
 JITTER = (0.4, 0.4, 0.4, 0.1)  # 0.8, 0.8, 0.8, 0.2 at strength 0.5
-Share = Annotated[float, Field(ge=0, le=1)]
-Above = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
 # Target view and first anchor are alike: blur by half a chance, no solarising.
 CROPS = MultiCrop(
     num_local=10,
@@ -48,13 +46,14 @@ class MSN(Method):
         *,
         crops: MultiCrop = CROPS,
         drop: Annotated[float, Field(ge=0, lt=1)] = 0.15,  # share of the patches that the large anchor loses
-        num_prototypes: Count = 1024,
-        hidden: Count | None = None,  # None: 2048 as published for small and larger, else 4 times the encoder's width
-        output: Count = 256,
+        num_prototypes: Positive = 1024,
+        hidden: Positive
+        | None = None,  # None: 2048 as published for small and larger, else 4 times the encoder's width
+        output: Positive = 256,
         temperature: Above = 0.1,
         sharpening: Above = 0.25,
         sinkhorn_rounds: Annotated[int, Field(ge=0)] = 3,
-        spread: Annotated[float, Field(ge=0)] = 1.0,  # weight of keeping the mean choice spread
+        spread: NotNegative = 1.0,  # weight of keeping the mean choice spread
         momentum: tuple[Share, Share] = (0.996, 1.0),
     ) -> None:
         super().__init__()

@@ -4,13 +4,11 @@ Negatives are all other views of the global batch, over all processes. Published
 AdamW for every method, and the encoder may be a ViT. Fine-tuning starts from the first layer of the head, as published.
 """
 
-from typing import Annotated
-
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
+from openjepa.core.config import Above, NotNegative, Positive, Share
 from openjepa.core.contracts import Method, methods
 from openjepa.core.types import Augmentation, Batch, LossOutput, Step
 from openjepa.engine import distributed
@@ -28,11 +26,11 @@ class SimCLR(Method):
         self,
         encoder: VisionTransformer | ResNet,
         *,
-        temperature: Annotated[float, Field(gt=0)] = 0.1,
-        output: Annotated[int, Field(ge=1)] = 128,
+        temperature: Above = 0.1,
+        output: Positive = 128,
         scale: tuple[float, float] = (0.08, 1.0),
-        strength: Annotated[float, Field(ge=0)] = 1.0,  # of the colour jitter; 0.5 for CIFAR
-        blur: Annotated[float, Field(ge=0, le=1)] = 0.5,  # 0 for CIFAR
+        strength: NotNegative = 1.0,  # of the colour jitter; 0.5 for CIFAR
+        blur: Share = 0.5,  # 0 for CIFAR
     ) -> None:
         super().__init__()
         self.backbone = encoder

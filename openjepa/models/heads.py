@@ -2,19 +2,16 @@
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Annotated
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
+from openjepa.core.config import Positive
 from openjepa.models.batchnorm import BatchNorm
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn import init
 from openjepa.nn.precision import full_precision
-
-Count = Annotated[int, Field(ge=1)]
 
 
 def projector(
@@ -55,10 +52,10 @@ def information(choices: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class PrototypeOptions:
-    published: Count = 65536  # prototypes for small and larger encoders
-    num_prototypes: Count | None = None  # None: as published, below small 1024
-    hidden: Count | None = None  # None: 2048, below small 4 times the encoder's width
-    bottleneck: Count = 256
+    published: Positive = 65536  # prototypes for small and larger encoders
+    num_prototypes: Positive | None = None  # None: as published, below small 1024
+    hidden: Positive | None = None  # None: 2048, below small 4 times the encoder's width
+    bottleneck: Positive = 256
     is_unit: bool | None = None  # the published norm_last_layer; None: as published, from base on
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read by pydantic, never changed
 

@@ -5,12 +5,12 @@ from typing import Annotated
 
 from pydantic import Field
 
+from openjepa.core.config import Positive, Share
 from openjepa.core.types import Augmentation
 from openjepa.models.vit import VisionTransformer
 
 NUM_GLOBAL = 2  # large views; they come first
 LOCAL_SIDE = 96 / 224  # of a small view, as published
-Chance = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True)
@@ -18,10 +18,10 @@ class MultiCrop:
     num_local: Annotated[int, Field(ge=0)] = 8
     global_scale: tuple[float, float] = (0.4, 1.0)
     local_scale: tuple[float, float] = (0.05, 0.4)
-    local_size: Annotated[int, Field(ge=1)] | None = None  # pixels; None: 3/7 of the image, in whole patches
+    local_size: Positive | None = None  # pixels; None: 3/7 of the image, in whole patches
     jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.2, 0.1)
-    blur: tuple[Chance, Chance, Chance] = (1.0, 0.1, 0.5)  # of the first, the second and the small views
-    solarise: Chance = 0.2  # of the second
+    blur: tuple[Share, Share, Share] = (1.0, 0.1, 0.5)  # of the first, the second and the small views
+    solarise: Share = 0.2  # of the second
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read by pydantic, never changed
 
     def completed(self, encoder: VisionTransformer) -> "MultiCrop":

@@ -6,12 +6,12 @@ block's mask tokens attend to context and to each other. Different mathematics, 
 """
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
+from openjepa.core.config import Positive
 from openjepa.core.types import Grid, Masks
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn import init, positions
@@ -22,8 +22,8 @@ MLP_RATIO = 4
 
 @dataclass(frozen=True)
 class PredictorOptions:
-    width: Annotated[int, Field(ge=1)] | None = None  # None: what models/sizes.py gives for the encoder's size
-    depth: Annotated[int, Field(ge=1)] | None = None
+    width: Positive | None = None  # None: what models/sizes.py gives for the encoder's size
+    depth: Positive | None = None
     attention: Literal["joint", "shared"] = "joint"
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read by pydantic, never changed
 

@@ -266,6 +266,7 @@ def write_scores(path: Path, accuracy: float) -> None:
         ([], "no budgets are given"),
         (["--minutes", "1", "--methods", "ijepa,ijepaa"], 'did you mean "ijepa"'),
         (["--minutes", "1", "--methods", "mae,mae"], "named twice"),
+        (["--minutes", "1", "--methods", "dino", "--set", "method.crops.num_local=2"], "--set method.name=dino"),
         (["--flops", "1"], "less than one step"),
         (["--flops", "nan"], "expected a number of operations"),
         (["--minutes", "1", "--tasks", "scenes-cuont"], 'did you mean "scenes-count"'),

@@ -23,8 +23,20 @@ def study(names: Sequence[str], terms: Terms) -> Study:
         if name != EVERYTHING:
             methods[name]  # or a sentence with what was perhaps meant
     arms = [arm for arm in known(terms.base) if EVERYTHING in names or arm.name in names]
+    _check_options_are_used(terms.base, [arm.name for arm in arms])
     title = f"{len(arms)} methods, {terms.words}"
     return Study(title, terms, tuple(arms), published=plain.read(RECIPES)["published"])
+
+
+def _check_options_are_used(base: dict[str, Any], names: Sequence[str]) -> None:
+    given = base.get("method") or {}
+    owner = given.get("name", DEFAULT_METHOD)
+    unused = [key for key in given if key != "name"]
+    if unused and owner not in names:
+        raise BadInput(
+            f"method.{unused[0]} is an option of {owner}, which is not compared; say whose it is, such as "
+            f"--set method.name={names[0]}, or leave it out"
+        )
 
 
 def known(base: dict[str, Any]) -> list[Arm]:

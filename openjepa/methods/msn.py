@@ -47,8 +47,7 @@ class MSN(Method):
         crops: MultiCrop = CROPS,
         drop: Annotated[float, Field(ge=0, lt=1)] = 0.15,  # share of the patches that the large anchor loses
         num_prototypes: Positive = 1024,
-        hidden: Positive
-        | None = None,  # None: 2048 as published for small and larger, else 4 times the encoder's width
+        hidden: Positive | None = None,  # None: 2048 as published, below ViT-S 4 times the width
         output: Positive = 256,
         temperature: Above = 0.1,
         sharpening: Above = 0.25,

@@ -28,9 +28,7 @@ SPREAD_LOW, LONG = 0.5, 20  # … and stayed below one half for 13 looks at the 
 RANK_NARROW, RANK_LOST = 0.55, 0.25  # of the first; runs above random weights kept 0.69, those below had 0.50 and less
 MOSTLY_PLACE, TINY_LOSS = 0.5, 0.05  # reported: 0.005 is collapse, 0.1 is a healthy ViT-H; small runs: 0.01 to 0.03
 NO_SKILL = 0.02
-SAYS_NOTHING = (
-    0.03  # nats; a run of dino in which nothing was learned any more had 0.01, those that learned 0.13 and more
-)
+SAYS_NOTHING = 0.03  # nats; a dino that had stopped learning had 0.01, those that learned 0.13 and more
 PATIENCE = 500  # steps, and LONG looks; learning runs had skill after 20 to 230 steps
 LOSS_RISES = 1.05  # times the lowest
 MOST_CHANGES = 200  # looks behind a list of changes: a run may have very many

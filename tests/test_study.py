@@ -230,17 +230,33 @@ def test_only_the_studys_own_scores_count(tmp_path: Path) -> None:
     folder, study = StudyFolder(tmp_path), small()
     write_scores(folder.run(study.arms[0], 0).evals / "scenes-count.json", accuracy=0.9)
     write_scores(folder.scores(study.arms[0], 0), accuracy=0.4)
-    record = {"status": "finished", "steps": 3}
-    run = folder.run(study.arms[0], 0)
-    run.provenance.write_text(json.dumps(record))
-    run.config.write_text(yaml.safe_dump({"train": {"batch_size": 16}}))
-    run.metrics.write_text(json.dumps({"step": 1, "wall": 60.0, "probe/knn": 0.5}))
+    write_finished(folder.run(study.arms[0], 0), [{"step": 1, "wall": 60.0, "probe/knn": 0.5}])
     rows = study_results.collect(study, folder)
     assert [one.mean for one in rows[0].judged] == [0.4] and rows[0].runs[0].curve == ([1.0], [0.5])
     text = study_table.markdown(study, rows)
     assert "| low rate | 40.0 [35.0, 45.0] (+30.0) | 1.5 | 48 | 0 | 1.0 | 0 |" in text
     assert "| high rate | – | – | – | – | – | – |" in text and "Not all runs are finished: high rate" in text
     assert "| random weights | 10.0 |" in text and "| raw pixels | 20.0 |" in text
+
+
+def test_a_table_names_runs_that_went_wrong(tmp_path: Path) -> None:
+    folder, study = StudyFolder(tmp_path), small()
+    for arm, information in zip(study.arms, (0.5, 0.001), strict=True):
+        looks = [
+            {"step": step, "wall": step, "collapse/token_rank": 9.0, "train/information": information}
+            for step in range(1, 9)
+        ]
+        write_finished(folder.run(arm, 0), looks)
+    notes = study_table.notes(study, study_results.collect(study, folder))
+    (warning,) = [note for note in notes if "teacher" in note]
+    assert warning.startswith("high rate, seed 0: watch out: the teacher gives all pictures nearly the same answer")
+
+
+def write_finished(run: RunFolder, rows: list[dict[str, float]]) -> None:
+    run.path.mkdir(parents=True, exist_ok=True)
+    run.provenance.write_text(json.dumps({"status": "finished", "steps": 3}))
+    run.config.write_text(yaml.safe_dump({"train": {"batch_size": 16}}))
+    run.metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def write_scores(path: Path, accuracy: float) -> None:

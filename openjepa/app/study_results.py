@@ -9,6 +9,7 @@ from typing import Any
 from openjepa.app.score import PIXELS, RANDOM, TRAINED, read
 from openjepa.app.study import Arm, Study, StudyFolder
 from openjepa.core import plain
+from openjepa.monitors import verdict
 from openjepa.runs import metrics
 from openjepa.runs.directory import RunFolder
 
@@ -47,6 +48,7 @@ class Facts:
     memory_mib: float
     commit: str
     machine: str
+    warning: str  # what the watch said at the end, if something was wrong
     curve: Curve
 
 
@@ -82,6 +84,7 @@ def _facts(run: RunFolder) -> Facts | None:
     if record.get("status") != "finished" or not rows:
         return None
     rates = metrics.series(rows, "throughput/images_per_second")[1]
+    found = verdict.judge(rows)
     return Facts(
         images=record["steps"] * int(plain.read(run.config)["train"]["batch_size"]),
         rate=statistics.median(rates) if rates else 0.0,
@@ -89,6 +92,7 @@ def _facts(run: RunFolder) -> Facts | None:
         memory_mib=float(record.get("peak_memory_mib", 0)),
         commit=str(record.get("commit")),
         machine=str(record.get("machine", {}).get("processor")),
+        warning=str(found) if found.is_bad else "",
         curve=_curve(rows),
     )
 

@@ -73,12 +73,17 @@ def _doubts(study: Study, rows: Sequence[Row]) -> list[str]:
     others = [row.arm.name for row in done if not usual / UNEQUAL <= row.mean("minutes") <= usual * UNEQUAL]
     if others and "minutes" in study.terms.budget:
         found.append(f"Not of equal length, see the column of minutes: {', '.join(others)}.")
-    return found
+    return found + [
+        f"{row.arm.name}, seed {seed}: {facts.warning}."
+        for row in rows
+        for seed, facts in row.runs.items()
+        if facts.warning
+    ]
 
 
 def _cells(study: Study, row: Row) -> list[str]:
     found = {(one.task, one.probe): one for one in row.judged}
-    paper = [f"{row.arm.published:g}" if row.arm.published is not None else NOTHING] if study.published else []
+    paper = [f"{row.arm.published:.1f}" if row.arm.published is not None else NOTHING] if study.published else []
     return [row.arm.name, *(_score(found.get(column)) for column in _columns(study)), *paper, *_costs(row)]
 
 

@@ -143,7 +143,7 @@ def says_nothing(seen: History) -> Verdict | None:
     return Verdict(
         "watch out",
         f"the teacher gives all pictures nearly the same answer ({information:.3f} nats about which one it is); "
-        "try a lower optim.lr, and for dino and ibot a lower second method.teacher_temperature",
+        "try weaker method.crops.jitter and no solarise, another optim.lr, and for dino and ibot a lower teacher_temperature",
     )
 
 

@@ -24,8 +24,8 @@ def study(names: Sequence[str], terms: Terms) -> Study:
             methods[name]  # or a sentence with what was perhaps meant
     arms = [arm for arm in known(terms.base) if EVERYTHING in names or arm.name in names]
     _check_options_are_used(terms.base, [arm.name for arm in arms])
-    title = f"{len(arms)} methods, {terms.words}"
-    return Study(title, terms, tuple(arms), published=plain.read(RECIPES)["published"])
+    who = f"{len(arms)} methods" if len(arms) > 1 else arms[0].name
+    return Study(f"{who}, {terms.words}", terms, tuple(arms), published=plain.read(RECIPES)["published"])
 
 
 def _check_options_are_used(base: dict[str, Any], names: Sequence[str]) -> None:

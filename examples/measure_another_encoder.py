@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import openjepa
-from openjepa.data.transforms import MEAN, STD
+from openjepa.data.crops.batched import MEAN, STD
 
 
 class Palette(nn.Module):

@@ -12,10 +12,10 @@ from typing import Any
 from matplotlib.figure import Figure
 
 import openjepa
-from openjepa.app import report_record
-from openjepa.app.report_record import Record
+from openjepa.report import record as report_record
+from openjepa.report.figures.style import BLUE, FAINT, INK, ORANGE, SMALL, chart
+from openjepa.report.record import Record
 from openjepa.runs.directory import RunFolder
-from openjepa.viz.style import BLUE, FAINT, INK, ORANGE, SMALL, chart
 
 PROBE = "logistic"
 FLOORS = {"pixels": ("raw pixels", FAINT), "random encoder": ("random weights", ORANGE)}

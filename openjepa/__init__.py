@@ -7,10 +7,10 @@ __version__ = "0.1.0"
 __all__ = ["evaluate", "load", "load_encoder", "pretrain"]
 
 _PLACES = {
-    "pretrain": "openjepa.app.pretrain",
-    "evaluate": "openjepa.app.evaluate",
-    "load": "openjepa.app.load",
-    "load_encoder": "openjepa.app.load",
+    "pretrain": "openjepa.training.pretrain",
+    "evaluate": "openjepa.evaluation.evaluate",
+    "load": "openjepa.weights.load",
+    "load_encoder": "openjepa.weights.load",
 }
 
 

@@ -83,8 +83,9 @@ def main() -> None:
 
 
 def _set_trap(kind: str, number: int) -> None:
-    from openjepa.app import saving
-    from openjepa.engine import checkpoint, loop
+    from openjepa.runs import checkpoint
+    from openjepa.training import loop
+    from openjepa.training import outputs as saving
 
     place = {
         "step": (loop, "_step", lambda training, index, *_: index == number),

@@ -3,7 +3,7 @@
 import time
 
 from openjepa.cli.main import main
-from openjepa.engine import loop
+from openjepa.training import loop
 
 original = loop._step
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from PIL import Image, ImageEnhance, ImageOps
 
 from openjepa.core.types import Augmentation
-from openjepa.data import augment
+from openjepa.data.crops import colours as augment
 
 IMAGES = torch.rand(4, 3, 12, 10, generator=torch.Generator().manual_seed(0))
 ONE_STEP = 1.01 / 255  # Pillow rounds, and cuts, to whole values

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from openjepa.probes import bootstrap
+from openjepa.evaluation import bootstrap
 
 
 def test_the_interval_of_an_accuracy_is_the_binomial_one() -> None:

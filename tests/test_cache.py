@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from openjepa.core import cache
 from openjepa.core.errors import BadInput
+from openjepa.machine import cache
 
 
 @pytest.fixture

@@ -8,11 +8,13 @@ from typing import Literal
 import pytest
 import torch
 
-from openjepa.app import build
-from openjepa.core import config, options, plain, schedule, seeding
+from openjepa.core import config, schedule, seeding
+from openjepa.core import schema as options
+from openjepa.core import settings as plain
 from openjepa.core.duration import Duration
 from openjepa.core.errors import BadInput
 from openjepa.core.registry import Registry
+from openjepa.methods import build
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ def test_differences_are_listed_by_dotted_path() -> None:
 
 def test_the_published_rates_are_reached() -> None:
     """FACTS 1.10 at ImageNet scale: 300 epochs of 625 steps, 40 epochs of warm-up."""
-    from openjepa.engine.optim import Rates
+    from openjepa.training.optim import Rates
 
     total, warmup = 300 * 625, 40 * 625
     rates = Rates(lr=1e-3, start_lr=2e-4, final_lr=1e-6, warmup_steps=warmup, weight_decay=(0.04, 0.4), total=total)

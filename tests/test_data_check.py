@@ -10,10 +10,10 @@ import pytest
 import torch
 from PIL import Image
 
-from openjepa.data import image
-from openjepa.data.arrays import ArraySource
 from openjepa.data.check import check, findings, info
-from openjepa.data.spec import open_source
+from openjepa.data.decode import image
+from openjepa.data.open import open_source
+from openjepa.data.sources.arrays import ArraySource
 
 
 @pytest.fixture

@@ -12,15 +12,16 @@ import torch
 from PIL import Image
 
 import runner
-from openjepa.core import cache
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch
-from openjepa.data import files, on_disk
-from openjepa.data.crop import Crop
-from openjepa.data.files import Files
-from openjepa.data.loader import Loader
-from openjepa.data.order import Order, Split
-from openjepa.data.spec import open_source
+from openjepa.data.batches import disk_store as on_disk
+from openjepa.data.batches import from_files as files
+from openjepa.data.batches.from_files import Files
+from openjepa.data.batches.loader import Loader
+from openjepa.data.batches.order import Order, Split
+from openjepa.data.crops.request import Crop
+from openjepa.data.open import open_source
+from openjepa.machine import cache
 
 CROP = Crop((16, 16), scale=(0.3, 1.0), aspect=(0.75, 4 / 3), flip=True)
 

@@ -10,11 +10,12 @@ import pytest
 import torch
 
 import runner
-from openjepa.core import contracts, options
+from openjepa.core import contracts
+from openjepa.core import schema as options
 from openjepa.core.types import Batch, Features, Grid, Step
+from openjepa.evaluation.tasks.definition import tasks
+from openjepa.evaluation.tasks.task import open_task
 from openjepa.masks.statistics import occupancy
-from openjepa.tasks.definition import tasks
-from openjepa.tasks.opening import open_task
 
 ROOT = Path(__file__).parent.parent
 BLOCKS = re.findall(

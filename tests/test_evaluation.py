@@ -11,16 +11,18 @@ from PIL import Image
 from torch import Tensor, nn
 
 import openjepa
-from openjepa.app import evaluation, extraction, subject
-from openjepa.app import score as scores_file
-from openjepa.app.score import PIXELS, RANDOM, TRAINED, Score, read
 from openjepa.core.errors import BadInput, OpenJepaError
-from openjepa.data import transforms
-from openjepa.io import reference
+from openjepa.data.crops import batched as transforms
+from openjepa.evaluation import candidate as subject
+from openjepa.evaluation import feature_cache as extraction
+from openjepa.evaluation import features
+from openjepa.evaluation import run as evaluation
+from openjepa.evaluation.probes.logistic import Logistic
 from openjepa.models.sizes import SIZES
 from openjepa.models.vit import VisionTransformer
-from openjepa.probes import features
-from openjepa.probes.logistic import Logistic
+from openjepa.runs import scores as scores_file
+from openjepa.runs.scores import PIXELS, RANDOM, TRAINED, Score, read
+from openjepa.weights import official as reference
 
 NUM_CLASSES = 4
 QUICK = {"linear": {"epochs": 3, "min_steps": 60, "batch_size": 32}}

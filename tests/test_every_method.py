@@ -7,8 +7,8 @@ import torch
 
 import openjepa
 import runner
-from openjepa.app import report
 from openjepa.core.contracts import methods
+from openjepa.report import write as report
 
 CASES = [*((name, "vit-nano/8") for name in methods.names()), ("simclr", "resnet18"), ("byol", "resnet18")]
 

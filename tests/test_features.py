@@ -5,11 +5,11 @@ import torch
 from torch import Tensor, nn
 
 from openjepa.core.errors import BadInput
-from openjepa.data.arrays import ArraySource
-from openjepa.data.pictures import Pictures
-from openjepa.data.preparation import Preparation
+from openjepa.data.batches.from_arrays import Pictures
+from openjepa.data.crops.evaluation import Preparation
+from openjepa.data.sources.arrays import ArraySource
+from openjepa.evaluation import encoders, features
 from openjepa.models.vit import VisionTransformer
-from openjepa.probes import encoders, features
 
 
 class Spy(nn.Module):

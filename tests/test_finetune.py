@@ -10,18 +10,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from openjepa.core import options, seeding
+from openjepa.core import schema as options
+from openjepa.core import seeding
 from openjepa.core.errors import BadInput, OpenJepaError
 from openjepa.core.types import Sample
-from openjepa.data import transforms
-from openjepa.data.arrays import ArraySource
-from openjepa.data.pictures import Pictures, Raw
-from openjepa.data.preparation import Preparation
-from openjepa.data.randaugment import RandAugment
+from openjepa.data.batches.from_arrays import Pictures, Raw
+from openjepa.data.crops import batched as transforms
+from openjepa.data.crops.evaluation import Preparation
+from openjepa.data.crops.randaugment import RandAugment
+from openjepa.data.sources.arrays import ArraySource
+from openjepa.evaluation.probes.finetune import Finetune, mean_loss
+from openjepa.evaluation.probes.linear import layer_decay
+from openjepa.evaluation.training_views import Stream, Views
 from openjepa.models.vit import VisionTransformer
-from openjepa.probes import layer_decay
-from openjepa.probes.finetune import Finetune, mean_loss
-from openjepa.probes.training_views import Stream, Views
 
 SIZE = (16, 16)
 PREPARATION = Preparation(SIZE)

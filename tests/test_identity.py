@@ -8,9 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
-from openjepa.data import identity
-from openjepa.data.arrays import ArraySource
-from openjepa.data.spec import open_source
+from openjepa.data import digests as identity
+from openjepa.data.open import open_source
+from openjepa.data.sources.arrays import ArraySource
 
 
 def draw(folder: Path, **pictures: int) -> Path:

@@ -12,7 +12,7 @@ from openjepa.core import schedule
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, Masks, Step
 from openjepa.methods.ijepa import IJEPA
-from openjepa.models.centring import RIDGE, Centring, inverse_root
+from openjepa.models.centering import RIDGE, Centring, inverse_root
 from openjepa.models.predictor import PredictorOptions
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn.positions import sincos

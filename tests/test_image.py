@@ -18,7 +18,8 @@ import torch
 from PIL import Image, ImageFile, ImageOps
 
 from openjepa.core.errors import BrokenImage
-from openjepa.data import image, opening
+from openjepa.data.decode import image
+from openjepa.data.decode import pillow as opening
 
 
 def picture(height: int = 24, width: int = 40) -> Image.Image:
@@ -311,7 +312,7 @@ def test_extensions_are_those_that_can_be_decoded() -> None:
 def test_importing_changes_nothing_in_pillow() -> None:
     code = (
         "import warnings; from PIL import Image, ImageFile; before = Image.MAX_IMAGE_PIXELS;"
-        "import openjepa.data.image;"
+        "import openjepa.data.decode.image;"
         "assert Image.MAX_IMAGE_PIXELS == before and not ImageFile.LOAD_TRUNCATED_IMAGES and not Image._initialized;"
         "assert not any('PIL' in str(entry) for entry in warnings.filters)"
     )

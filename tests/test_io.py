@@ -8,10 +8,11 @@ import torch
 
 import openjepa
 from openjepa.core.errors import BadInput
-from openjepa.io import huggingface, reference
 from openjepa.models.predictor import Predictor
 from openjepa.models.sizes import SIZES
 from openjepa.models.vit import VisionTransformer
+from openjepa.weights import huggingface
+from openjepa.weights import official as reference
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from openjepa.core.errors import BadInput, NoSuchSplit
-from openjepa.data.clevr import DISTANCE_EDGES, distance_class
-from openjepa.data.folder import ImageFolder
-from openjepa.data.spec import open_source
+from openjepa.data.open import open_source
+from openjepa.data.sources.clevr import DISTANCE_EDGES, distance_class
+from openjepa.data.sources.folder import ImageFolder
 
 WNIDS = ("n01440764", "n02110185", "n03995372")
 SOLUTION = (

@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from openjepa.core import options
+from openjepa.core import schema as options
 from openjepa.core.contracts import probes
 from openjepa.core.errors import BadInput, OpenJepaError
 from openjepa.core.types import Features
-from openjepa.probes import head_grid
-from openjepa.probes.head_grid import Setting, Stack, inputs
-from openjepa.probes.heads import Heads
-from openjepa.probes.linear import Linear
-from openjepa.probes.stacked_optim import RULES, StackedOptimizer
+from openjepa.evaluation.probes.linear import head_grid
+from openjepa.evaluation.probes.linear.head_grid import Setting, Stack, inputs
+from openjepa.evaluation.probes.linear.heads import Heads
+from openjepa.evaluation.probes.linear.linear import Linear
+from openjepa.evaluation.probes.linear.stacked_optim import RULES, StackedOptimizer
 
 BATCH, CLASSES, WIDTH = 16, 4, 6
 LRS, DECAYS = [0.5, 0.1, 0.02], [0.0, 0.1, 0.01]

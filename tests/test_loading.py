@@ -11,13 +11,13 @@ from PIL import Image
 import runner
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Augmentation, Batch
-from openjepa.data import transforms
-from openjepa.data.crop import Crop
-from openjepa.data.files import Files
-from openjepa.data.loader import Loader
-from openjepa.data.order import Order, Split
-from openjepa.data.pictures import Pictures
-from openjepa.data.spec import open_source
+from openjepa.data.batches.from_arrays import Pictures
+from openjepa.data.batches.from_files import Files
+from openjepa.data.batches.loader import Loader
+from openjepa.data.batches.order import Order, Split
+from openjepa.data.crops import batched as transforms
+from openjepa.data.crops.request import Crop
+from openjepa.data.open import open_source
 
 
 def test_every_picture_comes_once_an_epoch_in_a_new_order() -> None:

@@ -7,17 +7,17 @@ import torch
 
 from conftest import TINY
 from method_parts import encoder, images, step
-from openjepa.core import options
+from openjepa.core import schema as options
 from openjepa.core.contracts import methods
 from openjepa.core.types import Batch, EncoderNeeds, Grid, Masks, Step
-from openjepa.engine import device
+from openjepa.machine import device
 from openjepa.masks.blockwise import Blockwise
 from openjepa.methods.cae import CAE
 from openjepa.methods.data2vec import Data2Vec
 from openjepa.methods.mae import MAE
 from openjepa.models.regressor import Regressor
 from openjepa.models.vit import VisionTransformer
-from openjepa.nn import moving
+from openjepa.nn import ema as moving
 from openjepa.nn.patches import patchify
 from openjepa.nn.positions import sincos
 

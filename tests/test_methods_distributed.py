@@ -10,7 +10,7 @@ import torch.multiprocessing as mp
 
 from contracts.test_methods_contract import NAMES, batch, make
 from openjepa.core.types import Batch, Step
-from openjepa.engine import distributed
+from openjepa.machine import distributed
 
 SIZE, STEPS = 8, 3
 ROUNDING = 2e-6

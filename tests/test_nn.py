@@ -8,7 +8,8 @@ from torch import nn
 
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Grid
-from openjepa.nn import init, moving, pooling
+from openjepa.nn import ema as moving
+from openjepa.nn import init, pooling
 from openjepa.nn.attention import Attention
 from openjepa.nn.block import Block, drop_path_scales
 from openjepa.nn.patches import grid_of, patchify, pick, unpatchify

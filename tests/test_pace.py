@@ -7,9 +7,9 @@ import torch
 
 from openjepa.core.contracts import View
 from openjepa.core.types import LossOutput, Step
-from openjepa.engine import loop
-from openjepa.engine.pace import Pace
-from openjepa.monitors.throughput import Throughput
+from openjepa.training import loop
+from openjepa.training.monitors.throughput import Throughput
+from openjepa.training.step_timer import Pace
 
 
 def test_means_are_over_the_last_steps_or_as_many_as_there_were() -> None:

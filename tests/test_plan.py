@@ -7,12 +7,19 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from openjepa.app import bench_step, build, plan_claim, plan_data, plan_gpus, plan_memory, plan_step, plan_words
-from openjepa.app.plan import plan
+from openjepa.benchmarks import step as bench_step
 from openjepa.core import config as configs
-from openjepa.core import plain
+from openjepa.core import settings as plain
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, Step
+from openjepa.methods import build
+from openjepa.planning import cost as plan_step
+from openjepa.planning import data as plan_data
+from openjepa.planning import gpus as plan_gpus
+from openjepa.planning import memory as plan_memory
+from openjepa.planning import published as plan_claim
+from openjepa.planning import summary as plan_words
+from openjepa.planning.plan import plan
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 # Blocks of one size, 4×4 of 8×8 patches, so that every step does the same work.

@@ -7,11 +7,12 @@ import pytest
 import torch
 from PIL import Image
 
-from openjepa.data import stratified, transforms
-from openjepa.data.arrays import ArraySource
-from openjepa.data.pictures import Pictures, Raw
-from openjepa.data.preparation import Preparation
-from openjepa.data.spec import open_source
+from openjepa.data import splits as stratified
+from openjepa.data.batches.from_arrays import Pictures, Raw
+from openjepa.data.crops import batched as transforms
+from openjepa.data.crops.evaluation import Preparation
+from openjepa.data.open import open_source
+from openjepa.data.sources.arrays import ArraySource
 
 
 def pictures(number: int, height: int, width: int) -> Pictures:

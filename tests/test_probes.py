@@ -7,14 +7,15 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from openjepa.core import options, seeding
+from openjepa.core import schema as options
+from openjepa.core import seeding
 from openjepa.core.contracts import probes
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Features
-from openjepa.data import stratified
-from openjepa.probes import logistic
-from openjepa.probes.knn import NearestNeighbours
-from openjepa.probes.logistic import Logistic, solve
+from openjepa.data import splits as stratified
+from openjepa.evaluation.probes import logistic
+from openjepa.evaluation.probes.knn import NearestNeighbours
+from openjepa.evaluation.probes.logistic import Logistic, solve
 
 
 def clouds(number: int = 300, classes: int = 3, dim: int = 6, spread: float = 1.5, seed: int = 0) -> Features:

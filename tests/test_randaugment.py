@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from openjepa.core.errors import BadInput
-from openjepa.data.randaugment import FILL, OPERATIONS, RandAugment
+from openjepa.data.crops.randaugment import FILL, OPERATIONS, RandAugment
 
 GREY = np.array([0.299, 0.587, 0.114])  # ITU-R 601, what Pillow calls L
 

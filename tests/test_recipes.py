@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from openjepa.app import build, demo
+from openjepa.cli import demo
 from openjepa.core import config as configs
-from openjepa.core import plain
+from openjepa.core import settings as plain
+from openjepa.methods import build
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 RECIPES = sorted(CONFIGS.rglob("*.yaml"))

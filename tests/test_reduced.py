@@ -9,11 +9,11 @@ import torch
 from PIL import Image, ImageOps
 
 from openjepa.core.errors import BrokenImage
-from openjepa.data import image
-from openjepa.data.crop import Crop
-from openjepa.data.cropper import cut
-from openjepa.data.reduced import Reduced, reduced
-from openjepa.data.scratch import Scratch
+from openjepa.data.crops.per_image import cut
+from openjepa.data.crops.request import Crop
+from openjepa.data.decode import image
+from openjepa.data.decode.scratch import Scratch
+from openjepa.data.decode.shrink_on_load import Reduced, reduced
 
 
 def photo(height: int, width: int, seed: int = 0) -> Image.Image:

@@ -13,12 +13,16 @@ import torch
 from torch import Tensor, nn
 
 import openjepa
-from openjepa.app import report, report_figures, report_record, report_scores, report_widget
 from openjepa.core.contracts import Method
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, LossOutput, Step
 from openjepa.models.sizes import SIZES
 from openjepa.models.vit import VisionTransformer
+from openjepa.report import attention_widget as report_widget
+from openjepa.report import images as report_figures
+from openjepa.report import record as report_record
+from openjepa.report import scores as report_scores
+from openjepa.report import write as report
 from openjepa.runs.directory import RunFolder, write_json
 
 SECTIONS = ("scores", "training", "masks", "attention", "pca", "predictions", "neighbours", "config")

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 from transformers import ResNetConfig, ResNetModel
 
-from openjepa.app import build
 from openjepa.core import config as configs
 from openjepa.core.errors import BadInput
+from openjepa.methods import build
 from openjepa.models.resnet import Residual, ResNet, parse
 
 OF_TRANSFORMERS = {

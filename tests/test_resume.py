@@ -13,10 +13,10 @@ import yaml
 from safetensors.torch import load_file
 
 import runner
-from openjepa.app.pretrain import pretrain
 from openjepa.core.contracts import methods
-from openjepa.engine import checkpoint, loop
-from openjepa.runs import metrics
+from openjepa.runs import checkpoint, metrics
+from openjepa.training import loop
+from openjepa.training.pretrain import pretrain
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,14 @@ import yaml
 
 import openjepa
 import runner
-from openjepa.app import build, resume
 from openjepa.core import config as configs
 from openjepa.core.errors import BadInput
-from openjepa.engine import checkpoint, device
-from openjepa.monitors import collapse
+from openjepa.machine import device
+from openjepa.methods import build
+from openjepa.runs import checkpoint
 from openjepa.runs.metrics import Recorder, read, series
+from openjepa.training import resume
+from openjepa.training.monitors import collapse
 
 
 def test_metrics_are_one_object_a_line_and_a_torn_last_line_is_ignored(tmp_path: Path) -> None:

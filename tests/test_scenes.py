@@ -9,12 +9,12 @@ import torch
 
 from openjepa.core.contracts import SourceRequest, sources
 from openjepa.core.errors import BadInput
-from openjepa.data.scenes import DISTANCE_EDGES, VERSION, Scenes, open_scenes
-from openjepa.data.scenes_layout import GAP, MIN_VISIBLE, Layout, layout
-from openjepa.data.scenes_raster import VIEW, Raster
-from openjepa.data.scenes_rays import Hits, first_hits
-from openjepa.data.scenes_render import paint
-from openjepa.data.scenes_world import (
+from openjepa.data.sources.scenes.layout import GAP, MIN_VISIBLE, Layout, layout
+from openjepa.data.sources.scenes.raster import VIEW, Raster
+from openjepa.data.sources.scenes.rays import Hits, first_hits
+from openjepa.data.sources.scenes.render import paint
+from openjepa.data.sources.scenes.source import DISTANCE_EDGES, VERSION, Scenes, open_scenes
+from openjepa.data.sources.scenes.world import (
     BASE,
     CONE,
     CYLINDER,

@@ -17,11 +17,11 @@ from PIL import Image
 
 from openjepa.core.contracts import SourceRequest, sources
 from openjepa.core.errors import BadInput, BrokenImage, NoSuchSplit
-from openjepa.data import cifar
-from openjepa.data.arrays import ArraySource, as_images
-from openjepa.data.decoder import Scalable
-from openjepa.data.folder import ImageFolder
-from openjepa.data.spec import open_source
+from openjepa.data.batches.decoder import Scalable
+from openjepa.data.open import open_source
+from openjepa.data.sources import cifar
+from openjepa.data.sources.arrays import ArraySource, as_images
+from openjepa.data.sources.folder import ImageFolder
 
 
 def draw(root: Path, *names: str) -> None:

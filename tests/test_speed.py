@@ -7,14 +7,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from openjepa.app import bench_scaling, bench_step, budget, build
+from openjepa.benchmarks import scaling as bench_scaling
+from openjepa.benchmarks import step as bench_step
 from openjepa.core import config as configs
-from openjepa.engine import allocator
-from openjepa.viz import scaling
+from openjepa.machine import allocator
+from openjepa.methods import build
+from openjepa.report.figures import scaling
+from openjepa.training import calibrate as budget
 
 COUNT_FAULTS = """
 import resource, torch
-from openjepa.engine import allocator
+from openjepa.machine import allocator
 told = allocator.tune("{wanted}")
 for _ in range(20):  # aligned blocks leave gaps at first, which later ones fill
     torch.ones(2**24)  # 64 MiB; up to 32 MiB glibc learns to keep by itself

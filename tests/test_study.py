@@ -13,15 +13,20 @@ import pytest
 import yaml
 
 import runner
-from openjepa.app import ablate, build, compare, conduct, study_results, study_run, study_table
-from openjepa.app.study import Arm, Study, StudyFolder, Terms, check_folder, write_question
 from openjepa.core import config as configs
 from openjepa.core.contracts import methods
 from openjepa.core.errors import BadInput, OpenJepaError
-from openjepa.engine.stopping import Stop
+from openjepa.machine.signals import Stop
+from openjepa.methods import build
 from openjepa.runs import metrics
 from openjepa.runs.directory import RunFolder
 from openjepa.runs.lock import Lock
+from openjepa.studies import ablate, compare
+from openjepa.studies import processes as study_run
+from openjepa.studies import results as study_results
+from openjepa.studies import run as conduct
+from openjepa.studies import table as study_table
+from openjepa.studies.study import Arm, Study, StudyFolder, Terms, check_folder, write_question
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 BASE = {

@@ -8,12 +8,12 @@ import torch
 from PIL import Image
 
 from openjepa.core.errors import BadInput
-from openjepa.data.arrays import ArraySource
-from openjepa.data.spec import open_source
-from openjepa.tasks import labels
-from openjepa.tasks.definition import tasks
-from openjepa.tasks.finding import available, find
-from openjepa.tasks.opening import Labelled, open_task
+from openjepa.data.open import open_source
+from openjepa.data.sources.arrays import ArraySource
+from openjepa.evaluation.tasks import labels
+from openjepa.evaluation.tasks.definition import tasks
+from openjepa.evaluation.tasks.lookup import available, find
+from openjepa.evaluation.tasks.task import Labelled, open_task
 
 SIZE = {"image_size": (8, 8)}
 

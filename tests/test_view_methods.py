@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from method_parts import encoder, images, step
 from openjepa.core.contracts import methods
 from openjepa.core.types import Batch, Grid
-from openjepa.masks.hiding import Hidden, Hiding
+from openjepa.masks.ibot_masks import Hidden, Hiding
 from openjepa.methods.byol import BYOL
 from openjepa.methods.dino import DINO, cross_view, warmed
 from openjepa.methods.ibot import IBOT, at_hidden

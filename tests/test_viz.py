@@ -13,8 +13,8 @@ from openjepa.masks.multiblock import MultiBlock
 from openjepa.masks.statistics import coverage
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn.patches import patchify, pick
-from openjepa.viz import attention, curves, imagination, lookup, masks, neighbours, panels, pca, predictions
-from openjepa.viz.predictions import PredictiveModel
+from openjepa.report.figures import attention, curves, imagination, lookup, masks, neighbours, panels, pca, predictions
+from openjepa.report.figures.predictions import PredictiveModel
 
 GRID = Grid(8, 8)
 SIDE = 4  # pixels of a patch

@@ -8,15 +8,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from openjepa.app import list_runs, report_record, report_text, resume
-from openjepa.app.watch import Watch, check
+from openjepa.cli import list_runs
 from openjepa.core import config as configs
 from openjepa.core.contracts import View, monitors
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, LossOutput, Step
 from openjepa.methods.ijepa import IJEPA
-from openjepa.monitors import collapse, prediction, verdict
-from openjepa.monitors.history import History
+from openjepa.report import overview as report_text
+from openjepa.report import record as report_record
+from openjepa.training import resume, verdict
+from openjepa.training.history import History
+from openjepa.training.monitors import collapse, prediction
+from openjepa.training.watch import Watch, check
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:

@@ -17,14 +17,14 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import openjepa
-from openjepa.app import demo
-from openjepa.core import plain
+from openjepa.cli import demo
+from openjepa.core import settings as plain
 from openjepa.core.contracts import methods
 from openjepa.core.types import Masks
 from openjepa.methods.ijepa import IJEPA
-from openjepa.monitors import verdict
 from openjepa.nn.patches import pick
 from openjepa.runs import metrics
+from openjepa.training import verdict
 
 STEPS = 100
 CALLED_BY = 40  # steps of STEPS

@@ -1,1 +1,1 @@
-"""Layer 6: words to functions."""
+"""The command line."""

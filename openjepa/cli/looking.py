@@ -50,8 +50,8 @@ def evaluate(
         leak_check: Whether to look for test pictures among the pictures that were learned from.
         cache: Whether to keep features on disk and to use those kept.
     """
-    from openjepa.app.evaluate import evaluate as probe_run
-    from openjepa.core import plain
+    from openjepa.core import settings as plain
+    from openjepa.evaluation.evaluate import evaluate as probe_run
 
     settings: dict[str, Any] = {}
     for override in set_ or []:
@@ -102,7 +102,7 @@ def masks(
         draw: --no-draw prints only.
         set_: Options of the strategy, such as --set num_targets=2.
     """
-    from openjepa.app import inspect_masks
+    from openjepa.cli import inspect_masks
 
     found = inspect_masks.inspect(
         name,
@@ -126,7 +126,7 @@ def report(run: Path) -> None:
     Args:
         run: A run folder.
     """
-    from openjepa.app import report as reports
+    from openjepa.report import write as reports
 
     tables.say(f"written: {reports.write(run)}")
 
@@ -139,6 +139,6 @@ def runs(folder: Path = Path("runs"), *, json: AsJson = False) -> None:
     Args:
         folder: Where to look, at any depth.
     """
-    from openjepa.app.list_runs import list_runs
+    from openjepa.cli.list_runs import list_runs
 
     tables.rows(list_runs(folder), as_json=json, empty=f"no runs below {folder}")

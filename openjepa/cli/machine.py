@@ -19,7 +19,7 @@ def masks(*, batch_size: Count = 256, grid: Count = 14, json: AsJson = False) ->
         batch_size: Images.
         grid: Patches along a side.
     """
-    from openjepa.app import bench_masks
+    from openjepa.benchmarks import masks as bench_masks
 
     tables.rows(bench_masks.masks(batch_size=batch_size, side=grid), as_json=json)
 
@@ -47,7 +47,7 @@ def step(
         steps: How many are timed.
         set_: Any setting by its dotted path, such as --set method.predictor.attention=shared.
     """
-    from openjepa.app import bench_step
+    from openjepa.benchmarks import step as bench_step
 
     if model is None:
         if image_size is not None or batch_size is not None:
@@ -67,8 +67,8 @@ def scaling(*, figure: Path | None = None, json: AsJson = False) -> None:
     Args:
         figure: A file to draw the curves into.
     """
-    from openjepa.app import bench_scaling
-    from openjepa.viz import scaling as drawing
+    from openjepa.benchmarks import scaling as bench_scaling
+    from openjepa.report.figures import scaling as drawing
 
     points = bench_scaling.measure()
     if figure is not None:
@@ -89,7 +89,7 @@ def probes(
         dim: Width of the features.
         classes: How many.
     """
-    from openjepa.app import bench_probes
+    from openjepa.benchmarks import probes as bench_probes
     from openjepa.core.contracts import probes as known
 
     rows = bench_probes.on_features(num_train=train, num_test=test, dim=dim, num_classes=classes, names=known.names())
@@ -106,7 +106,7 @@ def features(*, model: str = "vit-mini/4", image_size: Count = 32, images: Count
         image_size: In pixels.
         images: How many.
     """
-    from openjepa.app import bench_probes
+    from openjepa.benchmarks import probes as bench_probes
 
     found = bench_probes.extraction(model=model, image_size=image_size, num_images=images)
     tables.mapping(found, as_json=json)
@@ -130,7 +130,7 @@ def data(
         workers: Decoding processes; 0: this one.
         batch_size: Images in a batch.
     """
-    from openjepa.app import bench_data
+    from openjepa.benchmarks import data as bench_data
 
     rows = bench_data.run(num_images=images, sizes=list(image_size), num_workers=workers, batch_size=batch_size)
     tables.rows(rows, as_json=json)
@@ -141,6 +141,6 @@ def doctor(*, json: AsJson = False) -> None:
 
     Example: openjepa doctor
     """
-    from openjepa.app import doctor as examine
+    from openjepa.cli import doctor as examine
 
     tables.mapping(examine.examine(), as_json=json)

@@ -14,9 +14,9 @@ def check(source: str, *, json: AsJson = False) -> None:
     Args:
         source: A folder of pictures, a list file, or a source such as cifar10:DIR.
     """
-    from openjepa.app import console
     from openjepa.data import check as checks
-    from openjepa.data.spec import open_source
+    from openjepa.data.open import open_source
+    from openjepa.machine import console
 
     report = checks.check(open_source(source), spec=source, track=None if json else console.track)
     tables.check(report, as_json=json)
@@ -33,6 +33,6 @@ def info(source: str, *, json: AsJson = False) -> None:
         source: A folder of pictures, a list file, or a source such as cifar10:DIR.
     """
     from openjepa.data import check as checks
-    from openjepa.data.spec import open_source
+    from openjepa.data.open import open_source
 
     tables.mapping(checks.info(open_source(source), spec=source).as_dict(), as_json=json)

@@ -7,7 +7,7 @@ from openjepa.cli import tables
 from openjepa.cli.options import AsJson, Count, Overrides
 
 if TYPE_CHECKING:
-    from openjepa.app.plan import Plan
+    from openjepa.planning.plan import Plan
 
 
 def plan(
@@ -34,10 +34,10 @@ def plan(
         images: How many pictures there are, if the data is not on this machine.
         set_: Any setting by its dotted path, such as --set train.accumulate=4; may be given many times.
     """
-    from openjepa.app import plan as planning
-    from openjepa.app import plan_words
     from openjepa.core import config as configs
-    from openjepa.core import plain
+    from openjepa.core import settings as plain
+    from openjepa.planning import plan as planning
+    from openjepa.planning import summary as plan_words
 
     given = configs.load(plain.read(config) if config is not None else {}, set_ or [])
     made = planning.plan(given, gpu=gpu, gpus=gpus, utilisation=utilisation, price=price, num_images=images)
@@ -48,7 +48,8 @@ def plan(
 
 
 def _show(made: "Plan") -> None:
-    from openjepa.app import plan_claim, plan_words
+    from openjepa.planning import published as plan_claim
+    from openjepa.planning import summary as plan_words
 
     config, assumed = made.config, made.assumed
     height, width = config.data.height_width
@@ -89,7 +90,7 @@ def _networks(made: "Plan") -> list[dict[str, str]]:
 
 
 def _memory(made: "Plan") -> list[dict[str, str]]:
-    from openjepa.app import plan_words
+    from openjepa.planning import summary as plan_words
 
     ddp, fsdp = plan_words.in_gib(made.ddp), plan_words.in_gib(made.fsdp)
     return [{"": name, "DDP": f"{ddp[name]:.2f}", "FSDP": f"{fsdp[name]:.2f}"} for name in ddp]

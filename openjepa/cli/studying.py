@@ -13,7 +13,7 @@ from openjepa.cli.options import AsJson, Count, Overrides, Words
 from openjepa.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from openjepa.app.study import Study, Terms
+    from openjepa.studies.study import Study, Terms
 
 
 @Parameter(name="*")  # its fields are options of the verb
@@ -65,8 +65,8 @@ class Shared:
 
     @property
     def terms(self) -> "Terms":
-        from openjepa.app.conduct import base_settings
-        from openjepa.app.study import Terms
+        from openjepa.studies.run import base_settings
+        from openjepa.studies.study import Terms
 
         words = {
             "data.source": self.data,
@@ -90,7 +90,7 @@ def compare(*, methods: str = "all", shared: Shared, json: AsJson = False) -> No
     Args:
         methods: Names with commas between them, or all.
     """
-    from openjepa.app import compare as comparison
+    from openjepa.studies import compare as comparison
 
     _conduct(comparison.study(_split(methods), shared.terms), shared, Path("comparison"), json)
 
@@ -105,14 +105,15 @@ def ablate(name: str, *, only: Words = None, shared: Shared, json: AsJson = Fals
             weight-decay, model-size, or a YAML file of your own.
         only: An arm; may be given many times; default: all of them.
     """
-    from openjepa.app import ablate as ablation
+    from openjepa.studies import ablate as ablation
 
     study = ablation.study(name, shared.terms, only=only or [])
     _conduct(study, shared, Path(f"ablation-{Path(name).stem}"), json)
 
 
 def _conduct(study: "Study", shared: Shared, usual_folder: Path, json: bool) -> None:
-    from openjepa.app import conduct, study_table
+    from openjepa.studies import run as conduct
+    from openjepa.studies import table as study_table
 
     if shared.flops is not None:
         study = conduct.with_equal_flops(study, shared.flops)

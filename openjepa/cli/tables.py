@@ -12,9 +12,9 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 if TYPE_CHECKING:  # these import torch, which takes a second; --help should not
-    from openjepa.app.score import Score
     from openjepa.data.check import Report
     from openjepa.masks.statistics import Coverage
+    from openjepa.runs.scores import Score
 
 # Without a terminal nobody wraps for us: a log keeps wide tables on one line.
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 140)

@@ -23,7 +23,7 @@ def demo(*, run: Path = Path("demo"), minutes: float = 5.0, seed: int = 0) -> No
         minutes: Time for training.
         seed: Of weights, order, crops and masks.
     """
-    from openjepa.app import demo as demonstration
+    from openjepa.cli import demo as demonstration
 
     scores = demonstration.run(run, minutes=minutes, seed=seed)
     if scores:
@@ -61,7 +61,7 @@ def pretrain(
         set_: Any setting by its dotted path, such as --set optim.lr=1e-3; may be given many times.
         resume: Continue the run in --run.
     """
-    from openjepa.app.pretrain import pretrain as start
+    from openjepa.training.pretrain import pretrain as start
 
     if sum(length is not None for length in (epochs, steps, minutes)) > 1:
         raise BadInput("more than one of --epochs, --steps and --minutes is given; keep one")
@@ -86,7 +86,7 @@ def pretrain(
 def _settings(file: Path | None, words: dict[str, Any], overrides: list[str], resumed: Path | None) -> "Config":
     """Without a config file a resumed run starts from its own settings, so `--set data.workers=4` changes only that."""
     from openjepa.core import config as configs
-    from openjepa.core import plain
+    from openjepa.core import settings as plain
     from openjepa.runs.directory import RunFolder
 
     if file is None and resumed is not None and RunFolder(resumed).holds_a_run:

@@ -1,1 +1,1 @@
-"""Layer 0: the words everyone shares. Imports nothing else of ours."""
+"""The vocabulary: types, contracts, registry, settings. Imports nothing else of ours."""

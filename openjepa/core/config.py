@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
-from openjepa.core import options, plain
+from openjepa.core import schema as options
+from openjepa.core import settings as plain
 from openjepa.core.duration import Duration
 
 DurationField = Annotated[Duration, BeforeValidator(Duration.parse), PlainSerializer(str)]

@@ -10,7 +10,7 @@ import torch
 from pydantic import AfterValidator
 from torch import Tensor, nn
 
-from openjepa.core import options
+from openjepa.core import schema as options
 from openjepa.core.duration import Duration
 from openjepa.core.registry import Registry
 from openjepa.core.types import Augmentation, Batch, EncoderNeeds, Features, Grid, LossOutput, Masks, Sample, Step
@@ -139,9 +139,9 @@ class SourceRequest:
 
 mask_strategies: Registry[type[MaskStrategy]] = Registry("mask strategy", "openjepa.masks")
 methods: Registry[type[Method]] = Registry("method", "openjepa.methods")
-sources: Registry[Callable[[SourceRequest], Source]] = Registry("data source", "openjepa.data")
-probes: Registry[type[Probe]] = Registry("probe", "openjepa.probes")
-monitors: Registry[type[Monitor]] = Registry("monitor", "openjepa.monitors")
+sources: Registry[Callable[[SourceRequest], Source]] = Registry("data source", "openjepa.data.sources")
+probes: Registry[type[Probe]] = Registry("probe", "openjepa.evaluation.probes")
+monitors: Registry[type[Monitor]] = Registry("monitor", "openjepa.training.monitors")
 
 # A part inside a part's options: {name: multiblock, num_targets: 2}, completed with the defaults of the one it names.
 MaskOptions = Annotated[

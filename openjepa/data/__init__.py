@@ -1,1 +1,1 @@
-"""Layer 1: pictures in, batches out. One source per file."""
+"""Images: where they come from, how they are decoded, cropped and put into batches."""

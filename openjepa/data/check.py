@@ -15,9 +15,9 @@ from torch import Tensor
 
 from openjepa.core.contracts import Source
 from openjepa.core.errors import BrokenImage
-from openjepa.data import image
-from openjepa.data.identity import FileSource
-from openjepa.data.progress import Track
+from openjepa.data.decode import image
+from openjepa.data.digests import FileSource
+from openjepa.machine.progress import Track
 
 CHUNK = 256  # pictures handed to the threads at a time, so that a million do not wait in memory
 NUM_FIRST = 64  # pictures that `info` looks at

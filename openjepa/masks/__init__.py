@@ -1,1 +1,1 @@
-"""Layer 1: which patches are seen and which are predicted. One strategy per file."""
+"""Mask strategies, one per file: which patches are context, which are targets."""

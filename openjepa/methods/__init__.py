@@ -1,1 +1,1 @@
-"""Layer 3: ways to learn without labels. One file each; it should read like its paper's abstract."""
+"""One method per file, and how to build one from a config."""

@@ -18,7 +18,7 @@ from openjepa.core.types import Augmentation, Batch, LossOutput, Step
 from openjepa.models import heads
 from openjepa.models.resnet import ResNet
 from openjepa.models.vit import VisionTransformer
-from openjepa.nn import moving
+from openjepa.nn import ema as moving
 
 JITTER = (0.4, 0.4, 0.2, 0.1)
 PUBLISHED_HIDDEN = 4096

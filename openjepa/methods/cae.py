@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from openjepa.core.config import NotNegative, Positive
 from openjepa.core.contracts import MaskOptions, Method, methods
 from openjepa.core.types import Batch, EncoderNeeds, LossOutput, Masks, Step
-from openjepa.masks import drawing
+from openjepa.masks import per_step as drawing
 from openjepa.models.regressor import Regressor
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn import init, positions

@@ -14,9 +14,10 @@ from openjepa.core import schedule
 from openjepa.core.config import Above, Positive, Share
 from openjepa.core.contracts import MaskOptions, Method, methods
 from openjepa.core.types import Batch, EncoderNeeds, LossOutput, Masks, Step
-from openjepa.masks import drawing
+from openjepa.masks import per_step as drawing
 from openjepa.models.vit import VisionTransformer
-from openjepa.nn import init, moving
+from openjepa.nn import ema as moving
+from openjepa.nn import init
 from openjepa.nn.patches import pick
 
 

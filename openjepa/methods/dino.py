@@ -15,12 +15,12 @@ from openjepa.core import schedule
 from openjepa.core.config import Above, Share
 from openjepa.core.contracts import Method, methods
 from openjepa.core.types import Augmentation, Batch, EncoderNeeds, LossOutput, Step
+from openjepa.machine.precision import full_precision
 from openjepa.models.heads import PrototypeOptions, information
 from openjepa.models.multicrop import NUM_GLOBAL, MultiCrop
-from openjepa.models.running import RunningMean
+from openjepa.models.running_mean import RunningMean
 from openjepa.models.vit import VisionTransformer
-from openjepa.nn import moving
-from openjepa.nn.precision import full_precision
+from openjepa.nn import ema as moving
 
 CENTRE_MOMENTUM = 0.9
 

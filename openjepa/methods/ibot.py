@@ -15,13 +15,13 @@ from openjepa.core import schedule
 from openjepa.core.config import Above, Share
 from openjepa.core.contracts import Method, methods
 from openjepa.core.types import Augmentation, Batch, EncoderNeeds, LossOutput, Step
-from openjepa.masks.hiding import Hidden, Hiding
+from openjepa.masks.ibot_masks import Hidden, Hiding
 from openjepa.methods.dino import CENTRE_MOMENTUM, cross_view, warmed
 from openjepa.models.heads import PrototypeOptions, information
 from openjepa.models.multicrop import NUM_GLOBAL, MultiCrop
-from openjepa.models.running import RunningMean
+from openjepa.models.running_mean import RunningMean
 from openjepa.models.vit import VisionTransformer
-from openjepa.nn import moving
+from openjepa.nn import ema as moving
 
 
 @dataclass(frozen=True)

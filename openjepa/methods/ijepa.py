@@ -17,11 +17,11 @@ from openjepa.core.config import Positive, Share
 from openjepa.core.contracts import MaskOptions, Method, methods
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, LossOutput, Masks, Step
-from openjepa.masks import drawing
-from openjepa.models.centring import Centring
+from openjepa.masks import per_step as drawing
+from openjepa.models.centering import Centring
 from openjepa.models.predictor import PredictorOptions
 from openjepa.models.vit import VisionTransformer
-from openjepa.nn import moving
+from openjepa.nn import ema as moving
 from openjepa.nn.patches import patchify, pick
 
 

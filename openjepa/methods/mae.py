@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from openjepa.core.config import Positive
 from openjepa.core.contracts import MaskOptions, Method, methods
 from openjepa.core.types import Batch, EncoderNeeds, LossOutput, Masks, Step
-from openjepa.masks import drawing
+from openjepa.masks import per_step as drawing
 from openjepa.models.decoder import Decoder
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn.patches import normalised, patchify, pick

@@ -17,12 +17,12 @@ from openjepa.core import schedule
 from openjepa.core.config import Above, NotNegative, Positive, Share
 from openjepa.core.contracts import Method, methods
 from openjepa.core.types import Augmentation, Batch, EncoderNeeds, LossOutput, Step
-from openjepa.engine import distributed
+from openjepa.machine import distributed
+from openjepa.machine.precision import full_precision
 from openjepa.models import heads
 from openjepa.models.multicrop import NUM_GLOBAL, MultiCrop
 from openjepa.models.vit import VisionTransformer
-from openjepa.nn import moving
-from openjepa.nn.precision import full_precision
+from openjepa.nn import ema as moving
 
 JITTER = (0.4, 0.4, 0.4, 0.1)  # 0.8, 0.8, 0.8, 0.2 at strength 0.5
 # Target view and first anchor are alike: blur by half a chance, no solarising.

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from openjepa.core.config import Above, NotNegative, Positive, Share
 from openjepa.core.contracts import Method, methods
 from openjepa.core.types import Augmentation, Batch, LossOutput, Step
-from openjepa.engine import distributed
+from openjepa.machine import distributed
+from openjepa.machine.precision import full_precision
 from openjepa.models import heads
 from openjepa.models.resnet import ResNet
 from openjepa.models.vit import VisionTransformer
-from openjepa.nn.precision import full_precision
 
 COLOURS = (0.8, 0.8, 0.8, 0.2)  # brightness, contrast, saturation, hue at strength 1
 

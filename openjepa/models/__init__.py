@@ -1,1 +1,1 @@
-"""Layer 2: networks. Sizes are data, not code."""
+"""Networks: encoders, predictors, decoders, heads."""

@@ -6,7 +6,7 @@ torch's SyncBatchNorm does this for GPUs only. Accumulation rounds still have st
 import torch
 from torch import Tensor, nn
 
-from openjepa.engine import distributed
+from openjepa.machine import distributed
 
 
 class BatchNorm(nn.modules.batchnorm._BatchNorm):

@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from openjepa.core.config import Positive
+from openjepa.machine.precision import full_precision
 from openjepa.models.batchnorm import BatchNorm
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn import init
-from openjepa.nn.precision import full_precision
 
 
 def projector(

@@ -1,1 +1,1 @@
-"""Layer 1: tensors in, tensors out. No config, no files."""
+"""Tensors in, tensors out: the small pieces that networks are made of."""

@@ -1,1 +1,1 @@
-"""Layer 1: what a run leaves on disk. The only place that knows file names in a run folder."""
+"""A run on disk. The only room that knows its file names."""

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 
 from conftest import TINY
-from openjepa.core import options, seeding
+from openjepa.core import schema as options
+from openjepa.core import seeding
 from openjepa.core.contracts import Method, methods
 from openjepa.core.types import Batch, Step
 from openjepa.models.vit import VisionTransformer

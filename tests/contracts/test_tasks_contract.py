@@ -2,11 +2,11 @@
 
 import pytest
 
-from openjepa.core import options
+from openjepa.core import schema as options
 from openjepa.core.contracts import probes, sources
-from openjepa.probes.linear import Linear
-from openjepa.tasks.definition import tasks
-from openjepa.tasks.opening import open_task
+from openjepa.evaluation.probes.linear.linear import Linear
+from openjepa.evaluation.tasks.definition import tasks
+from openjepa.evaluation.tasks.task import open_task
 
 NAMES = tasks.names()
 # FACTS 3.2 and 3.4: (optimiser, batch, epochs, milestones, published learning rate per 256, crop, squeezed)

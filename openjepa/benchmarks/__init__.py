@@ -1,0 +1,1 @@
+"""Speed of this machine, as ratios within one run."""

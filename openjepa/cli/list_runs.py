@@ -1,0 +1,75 @@
+"""A line for each run below a folder: what, how far, how good."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from openjepa.core import config as configs
+from openjepa.core import settings as plain
+from openjepa.core.errors import BadInput
+from openjepa.runs import metrics
+from openjepa.runs import scores as score
+from openjepa.runs.directory import RunFolder
+from openjepa.training import verdict
+
+PROBES = ("linear", "logistic", "knn")  # the one that is shown, where there are several: the paper's first
+
+
+def list_runs(folder: Path) -> list[dict[str, Any]]:
+    """Newest last. A folder that cannot be read is listed as such."""
+    if not folder.is_dir():
+        raise BadInput(f'no folder "{folder}"; give the folder that holds your runs')
+    found = [RunFolder(path.parent) for path in folder.rglob("config.yaml")]
+    return [_row(run) for run in sorted(found, key=_started)]
+
+
+def _started(run: RunFolder) -> str:
+    return str(_provenance(run).get("started", ""))
+
+
+def _row(run: RunFolder) -> dict[str, Any]:
+    try:
+        config = configs.load(plain.read(run.config))
+    except BadInput:
+        return {"run": str(run.path), "status": "unreadable config"}
+    rows = metrics.read(run.metrics)
+    _, losses = metrics.series(rows, "train/loss")
+    return {
+        "run": str(run.path),
+        "status": _provenance(run).get("status", "unknown"),
+        "method": config.method["name"],
+        "model": config.model.name,
+        "data": config.data.source,
+        "steps": rows[-1]["step"] if rows else 0,
+        "minutes": round(rows[-1]["wall"] / 60, 1) if rows else 0.0,
+        "loss": round(losses[-1], 4) if losses else None,
+        "watch": verdict.judge(rows).kind,
+        **_scores(run),
+    }
+
+
+def _scores(run: RunFolder) -> dict[str, str]:
+    """Of each task that was evaluated with all its labels, what the trained encoder reached with the first of PROBES."""
+    scores = {}
+    for path in sorted(run.evals.glob("*.json")):
+        try:
+            rows = score.read(path)
+        except BadInput:  # half-copied; the table shows the other runs all the same
+            continue
+        shown = [
+            row for row in rows if row.get("representation") == score.TRAINED and row.get("labels") == score.ALL_LABELS
+        ]
+        for row in sorted(shown, key=_preference, reverse=True):
+            scores[row["task"]] = f"{100 * row['accuracy']:.1f} % {row['probe']}"
+    return scores
+
+
+def _preference(row: dict[str, Any]) -> int:
+    return PROBES.index(row["probe"]) if row["probe"] in PROBES else len(PROBES)
+
+
+def _provenance(run: RunFolder) -> dict[str, Any]:
+    try:
+        return json.loads(run.provenance.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,1 @@
+"""From a source to the batches of step i, i + 1, …"""

@@ -1,0 +1,1 @@
+"""What is cut out of an image, and how its colours change."""

@@ -1,0 +1,1 @@
+"""One data source per file. The registry scans this folder."""

@@ -1,0 +1,1 @@
+"""Judging a frozen encoder: tasks, features, probes, scores."""

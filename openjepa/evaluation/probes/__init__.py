@@ -1,0 +1,1 @@
+"""One probe per file. The registry scans this folder."""

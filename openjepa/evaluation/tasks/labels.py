@@ -1,0 +1,129 @@
+"""How many labels a probe may see: `1%`, `5/class`, or a list of pictures in the format of ImageNet's published 1 % subset."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from openjepa.core import seeding
+from openjepa.core.errors import BadInput
+from openjepa.data import splits as stratified
+from openjepa.evaluation.tasks.task import Labelled
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One of the three is given."""
+
+    text: str
+    share: float | None = None  # of all training pictures, spread evenly over the classes
+    per_class: int | None = None
+    file: Path | None = None  # one picture a line
+
+    @property
+    def is_random(self) -> bool:
+        return self.file is None
+
+
+def parse(text: str) -> Budget:
+    if match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", text.strip()):
+        share = float(match[1]) / 100
+        if not 0 < share <= 1:
+            raise BadInput(f'--labels "{text}" is not a share of the labels; expected more than 0 % and at most 100 %')
+        return Budget(text.strip(), share=share)
+    if match := re.fullmatch(r"(\d+)\s*/\s*class", text.strip()):
+        if int(match[1]) < 1:
+            raise BadInput(f'--labels "{text}" leaves no label; expected 1/class or more')
+        return Budget(text.strip(), per_class=int(match[1]))
+    file = Path(text).expanduser()
+    if not file.is_file():
+        raise BadInput(
+            f'--labels "{text}" is neither a share such as 1%, nor a number such as 5/class, nor a list file'
+        )
+    return Budget(text, file=file)
+
+
+def draw(budget: Budget, train: Labelled, seed: int) -> Tensor:
+    """-> [L] rows of `train` whose labels may be seen, sorted. Another seed, other pictures; a list is always the same."""
+    if budget.file is not None:
+        return _listed(budget.file, train)
+    classes = train.labels.unique()
+    if budget.per_class is not None:
+        wanted = budget.per_class * len(classes)
+    else:
+        assert budget.share is not None
+        wanted = round(budget.share * len(train.labels))
+    if wanted < len(classes):
+        raise BadInput(
+            f"--labels {budget.text} of {len(train.labels)} pictures is {wanted} labels for {len(classes)} classes; every "
+            f"class needs one: use {len(classes) / len(train.labels):.2%} or more, or 1/class"
+        )
+    # Round by round, one of each class: as even as the classes allow, and small classes give all they have. Which classes get
+    # one more in an unfinished last round is drawn, too.
+    generator = seeding.generator(seed, "labels")
+    ranks = stratified.shuffled_ranks(train.labels, generator)
+    if budget.per_class is not None:
+        return (ranks < min(budget.per_class, len(ranks))).nonzero().squeeze(1)
+    tie = torch.randperm(int(classes.max()) + 1, generator=generator)[train.labels]
+    order = (ranks * (int(classes.max()) + 1) + tie).argsort()
+    return order[:wanted].sort().values
+
+
+def _listed(file: Path, train: Labelled) -> Tensor:
+    paths = getattr(train.source, "paths", None)
+    if paths is None:
+        raise BadInput(f'--labels "{file}" names picture files, but these data are not files; use 1% or 5/class')
+    lines = _lines(file)
+    places = _places(paths, train)
+    found = [(line, _lookup(line, places, paths, train, file)) for line in lines]
+    missing = [line for line, row in found if row is None]
+    if missing:
+        raise BadInput(
+            f'list "{file}" names {len(lines)} pictures, {len(missing)} of them are not among the {len(train.labels)} '
+            f'training pictures: "{missing[0]}" is the first; check that the list belongs to these data'
+        )
+    chosen = torch.tensor(sorted({row for _, row in found if row is not None}))
+    num_classes, covered = len(train.labels.unique()), len(train.labels[chosen].unique())
+    if covered < num_classes:
+        raise BadInput(
+            f'list "{file}" has {len(chosen)} labels, of {covered} of the {num_classes} classes only; every class needs one'
+        )
+    return chosen
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f'cannot read list "{file}": {error}; expected UTF-8 text, one picture a line') from None
+    named = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not named:
+        raise BadInput(f'list "{file}" names no picture; expected one a line, such as n01440764_10026.JPEG')
+    return named
+
+
+def _places(paths: tuple[str, ...], train: Labelled) -> dict[str, list[int]]:
+    """Rows of `train` by file name."""
+    places: dict[str, list[int]] = {}
+    for row, place in enumerate(train.index.tolist()):
+        places.setdefault(os.path.basename(paths[place]), []).append(row)
+    return places
+
+
+def _lookup(line: str, places: dict[str, list[int]], paths: tuple[str, ...], train: Labelled, file: Path) -> int | None:
+    """The row of a picture given by name or by the end of its path; what stands behind it in the line is not read."""
+    for words in (line, line.split()[0]):
+        ending = f"/{words.removeprefix('./')}"
+        rows = [
+            row
+            for row in places.get(os.path.basename(words), [])
+            if f"/{paths[int(train.index[row])]}".endswith(ending)  # cat/7.png is not dog/7.png
+        ]
+        if len(rows) > 1:
+            raise BadInput(f'"{line}" in list "{file}" is the name of {len(rows)} pictures; write its path instead')
+        if rows:
+            return rows[0]
+    return None

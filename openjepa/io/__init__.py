@@ -1,1 +1,0 @@
-"""Layer 3: other people's file layouts, as key maps. Needs none of their packages."""

@@ -1,0 +1,1 @@
+"""The computer: devices, processes, memory, the disk cache, the terminal, signals."""

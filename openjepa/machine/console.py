@@ -1,0 +1,113 @@
+"""What a person sees while work goes on: a progress bar on a terminal, plain lines elsewhere, nothing on other ranks.
+
+All of it goes to stderr; stdout is for results, so that `--json` output can be piped.
+"""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from openjepa.machine import distributed
+
+T = TypeVar("T")
+LINE_SECONDS = 15.0  # between two plain lines
+
+out = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def notice(text: str) -> None:
+    """One line for the person, from rank 0."""
+    if distributed.is_main():
+        out.print(text, markup=False)
+
+
+def track(items: Iterable[T], words: str, total: int) -> Iterator[T]:
+    """The items, with a bar while they are worked on."""
+    if not (out.is_terminal and distributed.is_main()):
+        notice(f"{words} …")
+        yield from items
+        return
+    with _bar() as bar:
+        task = bar.add_task(words, total=total, values="")
+        for item in items:
+            yield item
+            bar.advance(task)
+
+
+class TrainingProgress:
+    """`with TrainingProgress(total, start) as progress:` … `progress.update(step, values)`."""
+
+    def __init__(self, total: int, start: int) -> None:
+        self.total, self.start = total, start
+        self.began = time.perf_counter()
+        self.last_line = -LINE_SECONDS
+        self.values: dict[str, float] = {}
+        self.state = ""  # a word when something is wrong
+        self.bar = _bar() if out.is_terminal and distributed.is_main() else None
+
+    def __enter__(self) -> "TrainingProgress":
+        if self.bar is not None:
+            self.bar.start()
+            self.task = self.bar.add_task("training", total=self.total, completed=self.start, values="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def update(self, step: int, values: Mapping[str, float], state: str = "") -> None:
+        self.values.update(values)
+        self.state = state
+        if self.bar is not None:
+            self.bar.update(self.task, completed=step, values=self._numbers())
+            return
+        elapsed = time.perf_counter() - self.began
+        if elapsed - self.last_line >= LINE_SECONDS or step >= self.total:
+            self.last_line = elapsed
+            left = elapsed / max(step - self.start, 1) * (self.total - step)
+            notice(f"step {step}/{self.total} · {self._numbers()} · {duration(left)} left")
+            sys.stderr.flush()
+
+    def _numbers(self) -> str:
+        words = [self.state] if self.state else []
+        for name, label, form in SHOWN:
+            if name in self.values:
+                words.append(f"{label}{format(self.values[name], form)}")
+        return " · ".join(words)
+
+
+SHOWN = (
+    ("train/loss", "loss ", ".4f"),
+    ("collapse/token_rank", "rank ", ".1f"),
+    ("prediction/skill", "skill ", ".2f"),
+    ("probe/logistic", "probe ", ".1%"),
+    ("throughput/images_per_second", "images/s ", ".0f"),
+)
+
+
+def duration(seconds: float) -> str:
+    """1 h 02 min, 3 min 05 s, 12 s."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[values]}"),
+        console=out,
+    )

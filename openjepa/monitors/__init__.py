@@ -1,1 +1,0 @@
-"""Layer 4: watchers. Each yields ("area/name", value) and changes nothing."""

@@ -1,0 +1,117 @@
+"""What a pretraining run will take before it is started: FLOP, memory, hours and money, from the model's real shapes.
+
+The utilisation is a guess: the share of a GPU's peak that training reaches. docs/plan.md says where a plan goes wrong.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from openjepa.core.config import Config
+from openjepa.core.errors import BadInput
+from openjepa.data.batches.order import Order, Split
+from openjepa.methods import build
+from openjepa.planning import cost as plan_step
+from openjepa.planning import data as plan_data
+from openjepa.planning import gpus as plan_gpus
+from openjepa.planning import memory as plan_memory
+from openjepa.planning.cost import Work
+from openjepa.planning.gpus import Gpu
+from openjepa.planning.memory import Memory
+
+UTILISATION = (
+    0.4  # what well-fed transformers reach on data-centre GPUs; the published run implies half of it: plan_claim.py
+)
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What a plan takes for granted."""
+
+    gpu: Gpu
+    gpus: int
+    utilisation: float  # share of the peak
+    price: float  # USD per GPU hour
+    num_images: int  # in the data set
+    images_from: str  # where that number comes from
+    precision: Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    config: Config  # every value resolved
+    assumed: Assumptions
+    images_at_a_time: int  # on one device, in one accumulation round
+    work: Work
+    ddp: Memory
+    fsdp: Memory
+
+    @property
+    def images_per_second(self) -> float:
+        assumed = self.assumed
+        peak = assumed.gpu.peak(assumed.precision)
+        return assumed.gpus * peak * assumed.utilisation / self.work.flops
+
+    @property
+    def steps(self) -> int:
+        train, minutes = self.config.train, self.config.train.minutes
+        if minutes is not None:
+            return max(int(60 * minutes * self.images_per_second / train.batch_size), 1)
+        return build.total_steps(self.config, self.assumed.num_images // train.batch_size)
+
+    @property
+    def hours(self) -> float:
+        return self.steps * self.config.train.batch_size / self.images_per_second / 3600
+
+    @property
+    def gpu_hours(self) -> float:
+        return self.hours * self.assumed.gpus
+
+    @property
+    def cost(self) -> float:
+        """USD."""
+        return self.gpu_hours * self.assumed.price
+
+
+def plan(
+    config: Config,
+    *,
+    gpu: str = "a100-80",
+    gpus: int = 1,
+    utilisation: float = UTILISATION,
+    price: float | None = None,
+    num_images: int | None = None,
+) -> Plan:
+    """Counts one step of the config; `price` and `num_images` replace the GPU's assumed price and the size of the data."""
+    config = build.resolve(config)
+    assumed = _assumptions(config, plan_gpus.find(gpu), gpus, utilisation, price, num_images)
+    Order(assumed.num_images, config.train.batch_size, config.seed)  # refuses a batch larger than the data …
+    split = Split(config.train.batch_size, config.train.accumulate, world_size=gpus)  # … or that cannot be shared
+    work = plan_step.count(config, num_images=split.size, precision=assumed.precision)
+    return Plan(
+        config=config,
+        assumed=assumed,
+        images_at_a_time=split.size,
+        work=work,
+        ddp=plan_memory.ddp(work, num_images=split.size, gpus=gpus),
+        fsdp=plan_memory.fsdp(work, num_images=split.size, gpus=gpus),
+    )
+
+
+def _assumptions(
+    config: Config, gpu: Gpu, gpus: int, utilisation: float, price: float | None, num_images: int | None
+) -> Assumptions:
+    if not 0 < utilisation <= 1:
+        raise BadInput(f"utilisation {utilisation:g} is not a share of the peak; use more than 0 and at most 1")
+    if price is not None and not 0 <= price < math.inf:
+        raise BadInput(f"price {price:g} is not an amount of USD per GPU hour; use 0 or more")
+    number, images_from = plan_data.num_images(config, num_images)
+    return Assumptions(
+        gpu=gpu,
+        gpus=gpus,
+        utilisation=utilisation,
+        price=gpu.price if price is None else price,
+        num_images=number,
+        images_from=images_from,
+        precision=gpu.precision(config.train.precision),
+    )

@@ -1,1 +1,0 @@
-"""Layer 2: frozen features in, scores out."""

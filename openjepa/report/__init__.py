@@ -1,0 +1,1 @@
+"""RUN/report.html: what a run did and learned, on one page."""

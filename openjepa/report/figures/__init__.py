@@ -1,0 +1,1 @@
+"""Functions that return a figure; the caller saves it."""

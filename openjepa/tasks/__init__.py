@@ -1,1 +1,0 @@
-"""Layer 2: named downstream tasks: which data, which label, which metric."""

@@ -1,8 +1,0 @@
-"""Your own labelled pictures: class folders, with train and val (or test) folders above them or split by us.
-
-`folder:DIR` or just DIR; any other labelled source (`npz:FILE`, a list) is asked in the same way.
-"""
-
-from openjepa.tasks.definition import Definition, tasks
-
-tasks.register("folder")(Definition("which class", "folder"))

@@ -1,0 +1,1 @@
+"""Pretraining: the door, the run, the loop, the watch."""

@@ -1,0 +1,1 @@
+"""Monitors look at a step and yield (name, value). The registry scans this folder."""

@@ -1,0 +1,91 @@
+"""May this run be continued, and from where? Anything doubtful is refused with a sentence; nothing is silently started over."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from safetensors import safe_open
+
+from openjepa.core import config as configs
+from openjepa.core import settings as plain
+from openjepa.core.config import Config
+from openjepa.core.errors import BadInput
+from openjepa.machine import console
+from openjepa.methods import build
+from openjepa.runs import checkpoint
+from openjepa.runs.directory import RunFolder
+
+# Settings that change how the work is done but not what is computed.
+HARMLESS = {
+    "data.workers",
+    "data.cache",
+    "data.max_broken",
+    "train.checkpoint_every",
+    "train.keep",
+    "train.accumulate",
+    "train.allocator",
+    "watch",
+}
+
+
+def stored_config(folder: RunFolder) -> dict[str, Any]:
+    return plain.read(folder.config)
+
+
+def check_new(folder: RunFolder) -> None:
+    if folder.path.exists() and not folder.path.is_dir():
+        raise BadInput(f"{folder.path} is a file; --run needs a folder")
+    if folder.holds_a_run:
+        raise BadInput(
+            f"{folder.path} already holds a run; add --resume to continue it, or choose another --run folder"
+        )
+
+
+def check_same(folder: RunFolder, config: Config, fingerprint: str, provenance: dict[str, Any]) -> None:
+    """Refuses another config (with the differences) and other data."""
+    _refuse_difference(stored_config(folder), config, str(folder.path))
+    known = provenance.get("data", {}).get("fingerprint")
+    if known is not None and known != fingerprint:
+        raise BadInput(
+            f"the data in {config.data.source} has changed since {folder.path} was started "
+            f"(fingerprint {known[:12]}, now {fingerprint[:12]}); restore it, or start a new run"
+        )
+
+
+def check_same_as_checkpoint(path: Path, config: Config) -> None:
+    """The config inside the checkpoint: somebody may have edited the run's config.yaml."""
+    with safe_open(path / checkpoint.WEIGHTS, framework="pt") as file:
+        written = (file.metadata() or {}).get("config")
+    if written is not None:
+        _refuse_difference(yaml.safe_load(written), config, str(path))
+
+
+def _refuse_difference(stored: dict[str, Any], config: Config, where: str) -> None:
+    # Options that are newer than the run have their defaults, which do what the run did.
+    known, wanted = (yaml.safe_load(configs.dump(each)) for each in (build.resolve(configs.load(stored)), config))
+    rows = [row for row in plain.difference(known, wanted) if not _is_harmless(row[0])]
+    if rows:
+        lines = "\n".join(f"  {path}: {before!r} in the run, {after!r} now" for path, before, after in rows)
+        raise BadInput(
+            f"the config differs from the one {where} was made with:\n{lines}\n"
+            "use the run's own settings (openjepa pretrain --run DIR --resume), or start a new run"
+        )
+
+
+def _is_harmless(path: str) -> bool:
+    return path in HARMLESS or path.startswith("monitors.")  # monitors look and change nothing
+
+
+def newest_checkpoint(folder: RunFolder) -> Path | None:
+    """Where to continue. Damaged checkpoints are named; None when the run was stopped before its first one."""
+    path, damaged = checkpoint.newest_intact(folder.checkpoints)
+    for error in damaged:
+        console.notice(f"notice: {error}")
+    if path is not None:
+        if damaged:
+            console.notice(f"notice: continuing from the newest intact checkpoint, {path.name}")
+        return path
+    if damaged:
+        raise BadInput(f"{folder.checkpoints} holds no intact checkpoint; delete {folder.path} to start over")
+    console.notice(f"no checkpoint in {folder.path} yet; starting at step 0")
+    return None

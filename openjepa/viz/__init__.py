@@ -1,1 +1,0 @@
-"""Layer 3: functions that return matplotlib figures; callers save them."""

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 import runner
-from openjepa.core import contracts
-from openjepa.core import schema as options
+from openjepa.core import contracts, schema
 from openjepa.core.types import Batch, Features, Grid, Step
 from openjepa.evaluation.tasks.definition import tasks
 from openjepa.evaluation.tasks.task import open_task
@@ -63,7 +62,7 @@ def test_the_documented_mask_keeps_the_contract(part) -> None:
 
 @pytest.mark.parametrize("part", blocks("method"), indirect=True, ids=["method"])
 def test_the_documented_method_learns(part, tiny_encoder) -> None:
-    method = part(tiny_encoder, **options.resolve(part, {"weight": 2}, where="method"))
+    method = part(tiny_encoder, **schema.resolve(part, {"weight": 2}, where="method"))
     optimizer = torch.optim.Adam(method.parameters(), lr=1e-2)
     batch = Batch(torch.randn(4, 3, 32, 32), torch.arange(4))
     losses = []
@@ -104,7 +103,7 @@ def test_the_documented_monitor_yields_names_and_numbers(part, tiny_encoder) -> 
     from openjepa.methods.ijepa import IJEPA
 
     view = contracts.View(Step(0, 1, 0, 1, slice(0, 1)), IJEPA(tiny_encoder), None, 0.0, 0.0, 0.0, 1.0, 0.0)
-    ((name, value),) = part(**options.resolve(part, {"every": "1 epoch"}, where="monitors"))(view)
+    ((name, value),) = part(**schema.resolve(part, {"every": "1 epoch"}, where="monitors"))(view)
     assert name == "weights/norm" and value > 0
 
 

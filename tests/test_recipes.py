@@ -6,8 +6,9 @@ import pytest
 
 from openjepa.cli import demo
 from openjepa.core import config as configs
-from openjepa.core import settings as plain
+from openjepa.core import settings
 from openjepa.methods import build
+from openjepa.training import setup
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 RECIPES = sorted(CONFIGS.rglob("*.yaml"))
@@ -15,7 +16,7 @@ RECIPES = sorted(CONFIGS.rglob("*.yaml"))
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipe_resolves_and_its_model_can_be_built(path: Path) -> None:
-    config = build.resolve(configs.load(plain.read(path)))
+    config = setup.resolve(configs.load(settings.read(path)))
     assert build.outline(config).encoder.grid.size > 1
 
 
@@ -26,4 +27,4 @@ def test_a_recipe_says_how_to_run_it(path: Path) -> None:
 
 
 def test_the_scenes_recipe_is_what_the_demo_trains() -> None:
-    assert plain.read(CONFIGS / "scenes.yaml") == demo.recipe()
+    assert settings.read(CONFIGS / "scenes.yaml") == demo.recipe()

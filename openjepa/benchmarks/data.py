@@ -25,7 +25,7 @@ from openjepa.data.batches import workers
 from openjepa.data.batches.from_files import Files
 from openjepa.data.batches.loader import Loader
 from openjepa.data.batches.order import Order, Split
-from openjepa.data.crops import batched as transforms
+from openjepa.data.crops import batched
 from openjepa.data.crops.per_image import Reducible
 from openjepa.data.crops.request import Crop, Wanted
 from openjepa.data.open import open_source
@@ -98,7 +98,7 @@ class Plain:
     def __getitem__(self, wanted: Wanted) -> Tensor:
         """-> [B, 3, h, w]"""
         size = torch.tensor([[HEIGHT, WIDTH]]).expand(len(wanted.index), 2)
-        boxes = transforms.crop_boxes(wanted.draws[0], size, scale=self.crop.scale, aspect=self.crop.aspect).tolist()
+        boxes = batched.crop_boxes(wanted.draws[0], size, scale=self.crop.scale, aspect=self.crop.aspect).tolist()
         places = zip(wanted.index.tolist(), boxes, strict=True)
         return torch.stack([self._view(self.source.path(index), box) for index, box in places])
 
@@ -109,7 +109,7 @@ class Plain:
         corners = (left, top, min(left + width, WIDTH), min(top + height, HEIGHT))
         view = picture.resize(self.crop.size[::-1], Image.Resampling.BILINEAR, box=corners)
         x = torch.from_numpy(np.array(view)).permute(2, 0, 1).contiguous().float() / 255  # [3, h, w]
-        mean, std = (torch.tensor(values)[:, None, None] for values in (transforms.MEAN, transforms.STD))
+        mean, std = (torch.tensor(values)[:, None, None] for values in (batched.MEAN, batched.STD))
         return (x - mean) / std
 
 

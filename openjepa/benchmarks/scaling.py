@@ -17,8 +17,8 @@ from openjepa.benchmarks.step import StepBench
 from openjepa.benchmarks.timer import seconds_of
 from openjepa.core import config as configs
 from openjepa.machine import allocator, device
-from openjepa.methods import build
 from openjepa.models.sizes import SIZES
+from openjepa.training import setup
 
 REPEATS = 5
 PATCH_SIZE = 4
@@ -47,7 +47,7 @@ def measure() -> list[Point]:
 
 def _point(sweep: str, size: str, side: int, batch_size: int, chosen: torch.device) -> Point:
     words = [f"model.name=vit-{size}/{PATCH_SIZE}", f"data.image_size={PATCH_SIZE * side}"]
-    bench = StepBench(build.resolve(configs.load({}, [*words, f"train.batch_size={batch_size}"])), chosen)
+    bench = StepBench(setup.resolve(configs.load({}, [*words, f"train.batch_size={batch_size}"])), chosen)
     bench.run(0)
     parts = {name: 1e3 * _median(call) for name, call in _parts(bench).items()}
     value = {"patches": side**2, "width": SIZES[size].dim, "batch": batch_size}[sweep]

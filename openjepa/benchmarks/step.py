@@ -23,10 +23,10 @@ from openjepa.core import seeding
 from openjepa.core.contracts import Method
 from openjepa.core.errors import OpenJepaError
 from openjepa.core.types import Batch, Step
-from openjepa.data.crops import batched as transforms
+from openjepa.data.crops import batched
 from openjepa.machine import allocator, device
 from openjepa.methods import build
-from openjepa.training import optim
+from openjepa.training import optim, setup
 
 PEAK_SIDE = 1024
 NUM_DRAWS = 3  # of masks, of which each timed step takes one in turn: block sizes differ from step to step
@@ -71,7 +71,7 @@ class Timing:
 
 def step(words: list[str], *, num_steps: int) -> dict[str, Any]:
     """A real optimiser step on pictures that are already there; steps and peak measurements alternate."""
-    config = build.resolve(configs.load({}, words))
+    config = setup.resolve(configs.load({}, words))
     chosen = device.choose()
     is_tuned = chosen.type == "cpu" and allocator.tune(config.train.allocator)
     bench = StepBench(config, chosen)
@@ -150,10 +150,10 @@ class StepBench:
     def crops(self) -> None:
         """The training crop of a batch whose pictures are in memory: what data costs when nothing has to be decoded."""
         data, size = self.config.data, len(self.pictures)
-        transforms.training(
+        batched.training(
             self.pictures.to(self.batch.images.device),
             torch.tensor(data.height_width).expand(size, 2),
-            transforms.draw_crops(size, seeding.generator(0, "crops", 0)),
+            batched.draw_crops(size, seeding.generator(0, "crops", 0)),
             size=data.height_width,
             scale=data.crop_scale,
             aspect=data.crop_aspect,

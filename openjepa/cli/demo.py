@@ -8,11 +8,11 @@ from pathlib import Path
 import yaml
 
 from openjepa.core import config as configs
-from openjepa.core import settings as plain
+from openjepa.core import settings
 from openjepa.core.errors import BadInput
 from openjepa.evaluation.evaluate import evaluate
 from openjepa.machine import console
-from openjepa.report import write as report
+from openjepa.report import write
 from openjepa.runs.directory import RunFolder
 from openjepa.runs.scores import Score
 from openjepa.training.pretrain import pretrain
@@ -36,7 +36,7 @@ def run(folder: Path, *, minutes: float, seed: int) -> list[Score]:
     console.notice("2/3 probing the frozen encoder: how many objects, how near, which colour …")
     scores = evaluate(folder, TASKS, probe=PROBES, num_train=NUM_TRAIN, num_test=NUM_TEST)
     console.notice("3/3 writing the report …")
-    path = report.write(folder)
+    path = write.write(folder)
     console.notice(f"done in {console.duration(time.perf_counter() - began)}; open {path} in a browser")
     return scores
 
@@ -58,7 +58,7 @@ def _clear(folder: Path) -> None:
 def _is_a_demo(folder: RunFolder) -> bool:
     if not (folder.holds_a_run and folder.provenance.exists()):
         return False
-    stored, ours = plain.read(folder.config), recipe()
+    stored, ours = settings.read(folder.config), recipe()
     return all(
         stored.get(section, {}).get(key) == ours[section][key]
         for section, key in (("data", "source"), ("model", "name"))

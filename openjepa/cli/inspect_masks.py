@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from openjepa.core import schema as options
-from openjepa.core import seeding
-from openjepa.core import settings as plain
+from openjepa.core import schema, seeding, settings
 from openjepa.core.contracts import MaskStrategy, mask_strategies
 from openjepa.core.types import Grid
 from openjepa.data.sources.scenes.source import Scenes
 from openjepa.masks.statistics import Coverage, coverage
 from openjepa.nn.patches import grid_of
-from openjepa.report.figures import masks as figures
+from openjepa.report.figures import masks
 
 NUM_SHOWN = 6
 
@@ -30,7 +28,7 @@ def inspect(
     name: str, words: list[str], *, image_size: int, patch_size: int, batch_size: int, num_images: int, seed: int
 ) -> Inspection:
     """`words` are options of the strategy, such as num_targets=2."""
-    strategy = options.build(mask_strategies, {"name": name, **_options(words)})
+    strategy = schema.build(mask_strategies, {"name": name, **_options(words)})
     grid = grid_of(image_size, image_size, patch_size)
     found = coverage(
         strategy,
@@ -47,10 +45,10 @@ def draw(found: Inspection, path: Path) -> None:
     generator = seeding.generator(found.seed, "masks")
     drawn = found.strategy(max(found.batch_size, NUM_SHOWN), found.grid, generator).rows(slice(0, NUM_SHOWN))
     images, _ = Scenes(NUM_SHOWN, (found.image_size, found.image_size)).render(range(NUM_SHOWN))
-    figure = figures.inspector(images, drawn, found.grid, found.coverage)
+    figure = masks.inspector(images, drawn, found.grid, found.coverage)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
 
 
 def _options(words: list[str]) -> dict[str, object]:
-    return dict(plain.parse_override(word) for word in words)
+    return dict(settings.parse_override(word) for word in words)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from openjepa.core import config as configs
-from openjepa.core import settings as plain
+from openjepa.core import settings
 from openjepa.core.errors import BadInput
 from openjepa.runs import metrics
 from openjepa.runs import scores as score
@@ -29,7 +29,7 @@ def _started(run: RunFolder) -> str:
 
 def _row(run: RunFolder) -> dict[str, Any]:
     try:
-        config = configs.load(plain.read(run.config))
+        config = configs.load(settings.read(run.config))
     except BadInput:
         return {"run": str(run.path), "status": "unreadable config"}
     rows = metrics.read(run.metrics)

@@ -126,9 +126,10 @@ def report(run: Path) -> None:
     Args:
         run: A run folder.
     """
-    from openjepa.report import write as reports
 
-    tables.say(f"written: {reports.write(run)}")
+    from openjepa.report.write import write
+
+    tables.say(f"written: {write(run)}")
 
 
 def runs(folder: Path = Path("runs"), *, json: AsJson = False) -> None:

@@ -35,21 +35,20 @@ def plan(
         set_: Any setting by its dotted path, such as --set train.accumulate=4; may be given many times.
     """
     from openjepa.core import config as configs
-    from openjepa.core import settings as plain
+    from openjepa.core import settings
     from openjepa.planning import plan as planning
-    from openjepa.planning import summary as plan_words
+    from openjepa.planning import summary
 
-    given = configs.load(plain.read(config) if config is not None else {}, set_ or [])
+    given = configs.load(settings.read(config) if config is not None else {}, set_ or [])
     made = planning.plan(given, gpu=gpu, gpus=gpus, utilisation=utilisation, price=price, num_images=images)
     if json:
-        tables.as_json_text(plan_words.as_dict(made))
+        tables.as_json_text(summary.as_dict(made))
         return
     _show(made)
 
 
 def _show(made: "Plan") -> None:
-    from openjepa.planning import published as plan_claim
-    from openjepa.planning import summary as plan_words
+    from openjepa.planning import published, summary
 
     config, assumed = made.config, made.assumed
     height, width = config.data.height_width
@@ -61,7 +60,7 @@ def _show(made: "Plan") -> None:
     images = f"{made.images_at_a_time} images at a time, {assumed.precision}"
     tables.say(f"GiB on each of {assumed.gpus} × {assumed.gpu.name}, {images}:")
     tables.rows(_memory(made), as_json=False)
-    tables.say(plan_words.verdict(made))
+    tables.say(summary.verdict(made))
     peak = assumed.gpu.peak(assumed.precision) / 1e12
     tables.say(
         f"{_short(made.hours)} hours, {made.images_per_second:,.0f} images per second, "
@@ -70,7 +69,7 @@ def _show(made: "Plan") -> None:
     tables.say(
         f"{made.cost:,.2f} USD for {_short(made.gpu_hours)} GPU hours, at an assumed {assumed.price:.2f} USD per GPU hour"
     )
-    tables.say(plan_claim.sentence())
+    tables.say(published.sentence())
 
 
 def _short(hours: float) -> str:
@@ -90,7 +89,7 @@ def _networks(made: "Plan") -> list[dict[str, str]]:
 
 
 def _memory(made: "Plan") -> list[dict[str, str]]:
-    from openjepa.planning import summary as plan_words
+    from openjepa.planning import summary
 
-    ddp, fsdp = plan_words.in_gib(made.ddp), plan_words.in_gib(made.fsdp)
+    ddp, fsdp = summary.in_gib(made.ddp), summary.in_gib(made.fsdp)
     return [{"": name, "DDP": f"{ddp[name]:.2f}", "FSDP": f"{fsdp[name]:.2f}"} for name in ddp]

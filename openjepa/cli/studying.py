@@ -113,16 +113,16 @@ def ablate(name: str, *, only: Words = None, shared: Shared, json: AsJson = Fals
 
 def _conduct(study: "Study", shared: Shared, usual_folder: Path, json: bool) -> None:
     from openjepa.studies import run as conduct
-    from openjepa.studies import table as study_table
+    from openjepa.studies import table
 
     if shared.flops is not None:
         study = conduct.with_equal_flops(study, shared.flops)
     folder = shared.run or usual_folder
     rows = conduct.conduct(study, folder, jobs=shared.jobs, command=shlex.join(["openjepa", *sys.argv[1:]]))
     if json:
-        tables.as_json_text(study_table.as_dict(study, rows))
+        tables.as_json_text(table.as_dict(study, rows))
         return
-    tables.say(study_table.markdown(study, rows))
+    tables.say(table.markdown(study, rows))
     tables.say(f"written: {folder / 'index.html'}")
 
 

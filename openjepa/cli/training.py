@@ -86,9 +86,9 @@ def pretrain(
 def _settings(file: Path | None, words: dict[str, Any], overrides: list[str], resumed: Path | None) -> "Config":
     """Without a config file a resumed run starts from its own settings, so `--set data.workers=4` changes only that."""
     from openjepa.core import config as configs
-    from openjepa.core import settings as plain
+    from openjepa.core import settings
     from openjepa.runs.directory import RunFolder
 
     if file is None and resumed is not None and RunFolder(resumed).holds_a_run:
         file = RunFolder(resumed).config
-    return configs.load(plain.read(file) if file is not None else {}, overrides, words)
+    return configs.load(settings.read(file) if file is not None else {}, overrides, words)

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
-from openjepa.core import schema as options
-from openjepa.core import settings as plain
+from openjepa.core import schema, settings
 from openjepa.core.duration import Duration
 
 DurationField = Annotated[Duration, BeforeValidator(Duration.parse), PlainSerializer(str)]
@@ -132,12 +131,12 @@ def _with_default_monitors(given: Any) -> Any:
 
 def load(values: Mapping[str, Any], overrides: Iterable[str] = (), words: Mapping[str, Any] | None = None) -> Config:
     """Plain values, then words by dotted path as they are, then `a.b=c` overrides; checked."""
-    merged = plain.copied(values)
+    merged = settings.copied(values)
     for path, value in (words or {}).items():
-        plain.put(merged, path, value)
+        settings.put(merged, path, value)
     for override in overrides:
-        plain.put(merged, *plain.parse_override(override))
-    return options.validate(Config, merged)
+        settings.put(merged, *settings.parse_override(override))
+    return schema.validate(Config, merged)
 
 
 def dump(config: Config) -> str:

@@ -10,7 +10,7 @@ import torch
 from pydantic import AfterValidator
 from torch import Tensor, nn
 
-from openjepa.core import schema as options
+from openjepa.core import schema
 from openjepa.core.duration import Duration
 from openjepa.core.registry import Registry
 from openjepa.core.types import Augmentation, Batch, EncoderNeeds, Features, Grid, LossOutput, Masks, Sample, Step
@@ -145,5 +145,5 @@ monitors: Registry[type[Monitor]] = Registry("monitor", "openjepa.training.monit
 
 # A part inside a part's options: {name: multiblock, num_targets: 2}, completed with the defaults of the one it names.
 MaskOptions = Annotated[
-    dict[str, Any], AfterValidator(partial(options.resolve_named, mask_strategies, default="multiblock"))
+    dict[str, Any], AfterValidator(partial(schema.resolve_named, mask_strategies, default="multiblock"))
 ]

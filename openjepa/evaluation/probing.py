@@ -9,13 +9,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from openjepa.core import schema as options
+from openjepa.core import schema
 from openjepa.core.contracts import Probe, Source, probes
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Features
 from openjepa.data.batches.from_arrays import Pictures
 from openjepa.data.crops.evaluation import VIEW_ASPECT, VIEW_SCALE, Preparation
-from openjepa.evaluation import probe_cache as remembered
+from openjepa.evaluation import probe_cache
 from openjepa.evaluation.candidate import RANDOM_SEED
 from openjepa.evaluation.drawn import Drawn
 from openjepa.evaluation.feature_cache import WORKERS, Extractor
@@ -39,7 +39,7 @@ def resolved(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     if "seed" in settings:
         raise BadInput(f"{name}.seed cannot be set: seeds are 0, 1, 2 …; say how many with draws")
     part = Finetune if name == FINETUNE else probes[name]
-    values = options.resolve(part, settings, where=name)
+    values = schema.resolve(part, settings, where=name)
     part(**values)
     return values
 
@@ -89,8 +89,8 @@ class Probing:
         fitted = self._fitted(name, representation)
         probe = self._probe(fitted, seed)
         if representation == TRAINED or not self.extractor.uses_cache:
-            return remembered.asked(probe, train, test)
-        return remembered.asked_once(probe, f"{fitted} {seed} {options.plain(self._options(fitted))}", train, test)
+            return probe_cache.asked(probe, train, test)
+        return probe_cache.asked_once(probe, f"{fitted} {seed} {schema.plain(self._options(fitted))}", train, test)
 
     def _protocol(self, name: str, representation: str) -> dict[str, Any]:
         """What was done, in words and numbers."""
@@ -105,7 +105,7 @@ class Probing:
             "pictures": self.preparation.describe(),
             "probe": name,
             "views": self.num_views if name == LINEAR and representation != PIXELS else 0,
-            "options": options.plain(given),
+            "options": schema.plain(given),
             "random_encoder_seed": RANDOM_SEED,
         }
 

@@ -6,8 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from openjepa.core.errors import BadInput
-from openjepa.evaluation import encoders, leaks
-from openjepa.evaluation import label_draws as labelling
+from openjepa.evaluation import encoders, label_draws, leaks
 from openjepa.evaluation.candidate import Subject
 from openjepa.evaluation.feature_cache import Extractor
 from openjepa.evaluation.features import RawPixels
@@ -63,7 +62,7 @@ class Evaluation:
                 read(file_of(self.subject.folder, task.name))  # a damaged file would cost the scores at the end
 
     def _probing(self, task: Task) -> Probing:
-        plan = labelling.plan(task, self.wanted.labels, self.wanted.draws)
+        plan = label_draws.plan(task, self.wanted.labels, self.wanted.draws)
         names = self.wanted.probes or task.definition.probes
         chosen, views = self.wanted.features, self.wanted.views
         return Probing(task, plan, self.extractor, names, chosen, views, self.wanted.settings, self.subject.tuned)

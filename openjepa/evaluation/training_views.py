@@ -10,7 +10,7 @@ from torch import Tensor
 
 from openjepa.core import seeding
 from openjepa.data.batches.from_arrays import Pictures, Raw
-from openjepa.data.crops import batched as transforms
+from openjepa.data.crops import batched
 from openjepa.data.crops.evaluation import VIEW_ASPECT, VIEW_SCALE, Preparation
 from openjepa.data.crops.randaugment import RandAugment
 
@@ -46,16 +46,16 @@ class Stream:
 
     def prepared(self, raw: Raw, preparation: Preparation, step: int) -> Tensor:
         """-> [B, 3, h, w] normalised: a random crop (or the whole picture squeezed), a flip, RandAugment."""
-        draws = transforms.draw_crops(len(raw.images), seeding.generator(self.seed, "finetune crops", step))
+        draws = batched.draw_crops(len(raw.images), seeding.generator(self.seed, "finetune crops", step))
         if preparation.squeeze:
-            boxes = transforms.whole_boxes(raw.sizes)
+            boxes = batched.whole_boxes(raw.sizes)
         else:
-            boxes = transforms.crop_boxes(draws, raw.sizes, scale=VIEW_SCALE, aspect=VIEW_ASPECT)
-        images = transforms.cut(raw.images, raw.sizes, boxes, preparation.size, draws.flip < 0.5)
+            boxes = batched.crop_boxes(draws, raw.sizes, scale=VIEW_SCALE, aspect=VIEW_ASPECT)
+        images = batched.cut(raw.images, raw.sizes, boxes, preparation.size, draws.flip < 0.5)
         if self.augment:
             generator = seeding.generator(self.seed, "finetune augmentation", step)
             images = RandAugment()(images.round().clamp(0, 255).byte(), generator).float()
-        return transforms.normalise(images)
+        return batched.normalise(images)
 
     def _rows(self, num_pictures: int) -> Iterator[Tensor]:
         """Batches of one size (± 1), at most `batch_size`: every picture is seen once an epoch, none is dropped."""

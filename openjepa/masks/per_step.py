@@ -2,14 +2,14 @@
 
 import torch
 
-from openjepa.core import schema as options
+from openjepa.core import schema
 from openjepa.core.contracts import MaskOptions, MaskStrategy, mask_strategies
 from openjepa.core.types import Grid, Masks, Step
 
 
 def built(given: MaskOptions, grid: Grid) -> MaskStrategy:
     """The strategy, tried once: a grid too small for it is said now, not at step 0."""
-    strategy = options.build(mask_strategies, given)
+    strategy = schema.build(mask_strategies, given)
     strategy(1, grid, torch.Generator().manual_seed(0))
     return strategy
 

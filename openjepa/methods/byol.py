@@ -18,7 +18,7 @@ from openjepa.core.types import Augmentation, Batch, LossOutput, Step
 from openjepa.models import heads
 from openjepa.models.resnet import ResNet
 from openjepa.models.vit import VisionTransformer
-from openjepa.nn import ema as moving
+from openjepa.nn import ema
 
 JITTER = (0.4, 0.4, 0.2, 0.1)
 PUBLISHED_HIDDEN = 4096
@@ -72,8 +72,8 @@ class BYOL(Method):
 
     def after_update(self, step: Step) -> None:
         momentum = schedule.cosine(step.progress, self.momentum, 1.0)
-        moving.follow(self.target, self.online, momentum)
-        moving.follow(self.target_projector, self.projector, momentum)
+        ema.follow(self.target, self.online, momentum)
+        ema.follow(self.target_projector, self.projector, momentum)
 
     @property
     def encoder(self) -> nn.Module:

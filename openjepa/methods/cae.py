@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from openjepa.core.config import NotNegative, Positive
 from openjepa.core.contracts import MaskOptions, Method, methods
 from openjepa.core.types import Batch, EncoderNeeds, LossOutput, Masks, Step
-from openjepa.masks import per_step as drawing
+from openjepa.masks import per_step
 from openjepa.models.regressor import Regressor
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn import init, positions
@@ -42,7 +42,7 @@ class CAE(Method):
         )
         init.normal(self.decoder)
         init.normal(self.paint)
-        self.draw_masks = drawing.built(masks, encoder.grid)
+        self.draw_masks = per_step.built(masks, encoder.grid)
         self.alignment = alignment
 
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
@@ -57,7 +57,7 @@ class CAE(Method):
         return LossOutput(painting + self.alignment * alignment, parts)
 
     def masks(self, step: Step) -> Masks:
-        return drawing.of_step(self.draw_masks, step, self.backbone.grid)
+        return per_step.of_step(self.draw_masks, step, self.backbone.grid)
 
     @torch.no_grad()
     def latents(self, images: Tensor, hidden: Tensor) -> Tensor:

@@ -14,10 +14,9 @@ from openjepa.core import schedule
 from openjepa.core.config import Above, Positive, Share
 from openjepa.core.contracts import MaskOptions, Method, methods
 from openjepa.core.types import Batch, EncoderNeeds, LossOutput, Masks, Step
-from openjepa.masks import per_step as drawing
+from openjepa.masks import per_step
 from openjepa.models.vit import VisionTransformer
-from openjepa.nn import ema as moving
-from openjepa.nn import init
+from openjepa.nn import ema, init
 from openjepa.nn.patches import pick
 
 
@@ -39,7 +38,7 @@ class Data2Vec(Method):
         self.teacher = copy.deepcopy(encoder).requires_grad_(False)
         self.head = nn.Linear(encoder.dim, encoder.dim)
         init.normal(self.head)
-        self.draw_masks = drawing.built(masks, encoder.grid)
+        self.draw_masks = per_step.built(masks, encoder.grid)
         self.target_blocks = target_blocks
         self.beta = beta
         self.momentum = momentum
@@ -58,7 +57,7 @@ class Data2Vec(Method):
         return LossOutput(loss, tensors=looked_at)
 
     def masks(self, step: Step) -> Masks:
-        return drawing.of_step(self.draw_masks, step, self.student.grid)
+        return per_step.of_step(self.draw_masks, step, self.student.grid)
 
     @torch.no_grad()
     def targets(self, images: Tensor) -> Tensor:
@@ -79,7 +78,7 @@ class Data2Vec(Method):
         return F.smooth_l1_loss(predictions.float(), targets, beta=self.beta)
 
     def after_update(self, step: Step) -> None:
-        moving.follow(self.teacher, self.student, schedule.linear(step.progress, *self.momentum))
+        ema.follow(self.teacher, self.student, schedule.linear(step.progress, *self.momentum))
 
     @property
     def encoder(self) -> nn.Module:

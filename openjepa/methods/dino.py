@@ -20,7 +20,7 @@ from openjepa.models.heads import PrototypeOptions, information
 from openjepa.models.multicrop import NUM_GLOBAL, MultiCrop
 from openjepa.models.running_mean import RunningMean
 from openjepa.models.vit import VisionTransformer
-from openjepa.nn import ema as moving
+from openjepa.nn import ema
 
 CENTRE_MOMENTUM = 0.9
 
@@ -88,8 +88,8 @@ class DINO(Method):
 
     def after_update(self, step: Step) -> None:
         momentum = schedule.cosine(step.progress, self.momentum, 1.0)
-        moving.follow(self.teacher, self.student, momentum)
-        moving.follow(self.teacher_head, self.student_head, momentum)
+        ema.follow(self.teacher, self.student, momentum)
+        ema.follow(self.teacher_head, self.student_head, momentum)
         self.centre.update()
 
     @property

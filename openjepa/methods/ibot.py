@@ -21,7 +21,7 @@ from openjepa.models.heads import PrototypeOptions, information
 from openjepa.models.multicrop import NUM_GLOBAL, MultiCrop
 from openjepa.models.running_mean import RunningMean
 from openjepa.models.vit import VisionTransformer
-from openjepa.nn import ema as moving
+from openjepa.nn import ema
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ class IBOT(Method):
 
     def after_update(self, step: Step) -> None:
         momentum = schedule.cosine(step.progress, self.momentum, 1.0)
-        moving.follow(self.teacher, self.student, momentum)
-        moving.follow(self.teacher_head, self.student_head, momentum)
+        ema.follow(self.teacher, self.student, momentum)
+        ema.follow(self.teacher_head, self.student_head, momentum)
         self.class_centre.update()
         self.patch_centre.update()
 

@@ -17,11 +17,11 @@ from openjepa.core.config import Positive, Share
 from openjepa.core.contracts import MaskOptions, Method, methods
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, LossOutput, Masks, Step
-from openjepa.masks import per_step as drawing
+from openjepa.masks import per_step
 from openjepa.models.centering import Centring
 from openjepa.models.predictor import PredictorOptions
 from openjepa.models.vit import VisionTransformer
-from openjepa.nn import ema as moving
+from openjepa.nn import ema
 from openjepa.nn.patches import patchify, pick
 
 
@@ -53,7 +53,7 @@ class IJEPA(Method):
         self.target_encoder = copy.deepcopy(encoder).requires_grad_(False)
         predicts_pixels = targets == "pixels"
         self.predictor = predictor.build(encoder, encoder.patch_embed.in_features if predicts_pixels else encoder.dim)
-        self.draw_masks = drawing.built(masks, encoder.grid)
+        self.draw_masks = per_step.built(masks, encoder.grid)
         self.loss = loss
         self.target_kind = targets
         self.target_masking = target_masking
@@ -74,7 +74,7 @@ class IJEPA(Method):
         return LossOutput(loss, sizes, looked_at)
 
     def masks(self, step: Step) -> Masks:
-        return drawing.of_step(self.draw_masks, step, self.context_encoder.grid, self.num_contexts)
+        return per_step.of_step(self.draw_masks, step, self.context_encoder.grid, self.num_contexts)
 
     @torch.no_grad()
     def targets(self, images: Tensor, masks: Masks) -> Tensor:
@@ -104,7 +104,7 @@ class IJEPA(Method):
         return distance(predictions.float(), targets)
 
     def after_update(self, step: Step) -> None:
-        moving.follow(self.target_encoder, self.context_encoder, schedule.linear(step.progress, *self.momentum))
+        ema.follow(self.target_encoder, self.context_encoder, schedule.linear(step.progress, *self.momentum))
         if self.centring is not None:
             self.centring.update(step.index)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from openjepa.core.config import Positive
 from openjepa.core.contracts import MaskOptions, Method, methods
 from openjepa.core.types import Batch, EncoderNeeds, LossOutput, Masks, Step
-from openjepa.masks import per_step as drawing
+from openjepa.masks import per_step
 from openjepa.models.decoder import Decoder
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn.patches import normalised, patchify, pick
@@ -60,7 +60,7 @@ class MAE(Method):
         super().__init__()
         self.backbone = encoder
         self.decoder = decoder.build(encoder, output_dim=encoder.patch_embed.in_features)
-        self.draw_masks = drawing.built(masks, encoder.grid)
+        self.draw_masks = per_step.built(masks, encoder.grid)
 
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
         masks = self.masks(step).to(batch.images.device)
@@ -70,7 +70,7 @@ class MAE(Method):
         return LossOutput(F.mse_loss(painted.float(), self.targets(batch.images, masks)))
 
     def masks(self, step: Step) -> Masks:
-        return drawing.of_step(self.draw_masks, step, self.backbone.grid)
+        return per_step.of_step(self.draw_masks, step, self.backbone.grid)
 
     def targets(self, images: Tensor, masks: Masks) -> Tensor:
         """[B, 3, h, w] -> [B, T, 3·p·p]: the hidden patches, each with mean 0 and variance 1."""

@@ -22,7 +22,7 @@ from openjepa.machine.precision import full_precision
 from openjepa.models import heads
 from openjepa.models.multicrop import NUM_GLOBAL, MultiCrop
 from openjepa.models.vit import VisionTransformer
-from openjepa.nn import ema as moving
+from openjepa.nn import ema
 
 JITTER = (0.4, 0.4, 0.4, 0.1)  # 0.8, 0.8, 0.8, 0.2 at strength 0.5
 # Target view and first anchor are alike: blur by half a chance, no solarising.
@@ -120,8 +120,8 @@ class MSN(Method):
     def after_update(self, step: Step) -> None:
         # The published schedule is made for 1.25 times the run, so it never reaches its end.
         momentum = schedule.linear(step.progress / 1.25, *self.momentum)
-        moving.follow(self.target, self.anchor, momentum)
-        moving.follow(self.target_head, self.anchor_head, momentum)
+        ema.follow(self.target, self.anchor, momentum)
+        ema.follow(self.target_head, self.anchor_head, momentum)
 
     @property
     def encoder(self) -> nn.Module:

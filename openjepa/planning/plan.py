@@ -10,14 +10,13 @@ from typing import Literal
 from openjepa.core.config import Config
 from openjepa.core.errors import BadInput
 from openjepa.data.batches.order import Order, Split
-from openjepa.methods import build
 from openjepa.planning import cost as plan_step
-from openjepa.planning import data as plan_data
+from openjepa.planning import data, memory
 from openjepa.planning import gpus as plan_gpus
-from openjepa.planning import memory as plan_memory
 from openjepa.planning.cost import Work
 from openjepa.planning.gpus import Gpu
 from openjepa.planning.memory import Memory
+from openjepa.training import setup
 
 UTILISATION = (
     0.4  # what well-fed transformers reach on data-centre GPUs; the published run implies half of it: plan_claim.py
@@ -57,7 +56,7 @@ class Plan:
         train, minutes = self.config.train, self.config.train.minutes
         if minutes is not None:
             return max(int(60 * minutes * self.images_per_second / train.batch_size), 1)
-        return build.total_steps(self.config, self.assumed.num_images // train.batch_size)
+        return setup.total_steps(self.config, self.assumed.num_images // train.batch_size)
 
     @property
     def hours(self) -> float:
@@ -83,7 +82,7 @@ def plan(
     num_images: int | None = None,
 ) -> Plan:
     """Counts one step of the config; `price` and `num_images` replace the GPU's assumed price and the size of the data."""
-    config = build.resolve(config)
+    config = setup.resolve(config)
     assumed = _assumptions(config, plan_gpus.find(gpu), gpus, utilisation, price, num_images)
     Order(assumed.num_images, config.train.batch_size, config.seed)  # refuses a batch larger than the data …
     split = Split(config.train.batch_size, config.train.accumulate, world_size=gpus)  # … or that cannot be shared
@@ -93,8 +92,8 @@ def plan(
         assumed=assumed,
         images_at_a_time=split.size,
         work=work,
-        ddp=plan_memory.ddp(work, num_images=split.size, gpus=gpus),
-        fsdp=plan_memory.fsdp(work, num_images=split.size, gpus=gpus),
+        ddp=memory.ddp(work, num_images=split.size, gpus=gpus),
+        fsdp=memory.fsdp(work, num_images=split.size, gpus=gpus),
     )
 
 
@@ -105,7 +104,7 @@ def _assumptions(
         raise BadInput(f"utilisation {utilisation:g} is not a share of the peak; use more than 0 and at most 1")
     if price is not None and not 0 <= price < math.inf:
         raise BadInput(f"price {price:g} is not an amount of USD per GPU hour; use 0 or more")
-    number, images_from = plan_data.num_images(config, num_images)
+    number, images_from = data.num_images(config, num_images)
     return Assumptions(
         gpu=gpu,
         gpus=gpus,

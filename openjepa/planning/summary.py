@@ -3,7 +3,7 @@
 from typing import Any
 
 from openjepa.planning import memory as plan_memory
-from openjepa.planning import published as plan_claim
+from openjepa.planning import published
 from openjepa.planning.memory import GIB, USABLE, Memory
 from openjepa.planning.plan import Plan
 
@@ -70,7 +70,7 @@ def as_dict(plan: Plan) -> dict[str, Any]:
         "hours": plan.hours,
         "GPU hours": plan.gpu_hours,
         "USD": plan.cost,
-        "utilisation implied by the published claim": plan_claim.implied_utilisation(),
+        "utilisation implied by the published claim": published.implied_utilisation(),
     }
 
 

@@ -13,8 +13,7 @@ from openjepa.core.types import Masks
 from openjepa.evaluation.candidate import random_like
 from openjepa.masks.statistics import coverage
 from openjepa.models.vit import VisionTransformer
-from openjepa.report import attention_widget as report_widget
-from openjepa.report import captions as words
+from openjepa.report import attention_widget, captions
 from openjepa.report.figures import attention, imagination, lookup, masks, neighbours, pca, predictions
 from openjepa.report.figures.predictions import PredictiveModel
 from openjepa.report.page import Section, figure_html, paragraph
@@ -95,8 +94,8 @@ def masks_section(study: Study) -> Section | None:
         f"Over {counted.num_images:,} draws the context holds {counted.context_share:.0%} of the {model.grid} patches, "
         f"and the targets together cover {counted.target_share:.0%}. "
     )
-    examples = paragraph(words.MASKS) + figure_html(masks.figure(images, drawn, model.grid), "masks over pictures")
-    chances = paragraph(numbers + words.COVERAGE) + figure_html(masks.coverage_figure(counted), "coverage by place")
+    examples = paragraph(captions.MASKS) + figure_html(masks.figure(images, drawn, model.grid), "masks over pictures")
+    chances = paragraph(numbers + captions.COVERAGE) + figure_html(masks.coverage_figure(counted), "coverage by place")
     return Section("masks", "Masks", examples + chances)
 
 
@@ -104,15 +103,15 @@ def attention_section(study: Study) -> Section:
     encoder, images = study.encoder, study.shown.images[:NUM_ATTENTION]
     queries = attention.busy_and_plain(images, encoder.patch_size)
     drawn = attention.figure(images, encoder.attention(images)[:, :NUM_HEADS], queries, encoder.grid)
-    caption = words.ATTENTION_STILL
+    caption = captions.ATTENTION_STILL
     if encoder.size.num_heads > NUM_HEADS:
         caption += f" The first {NUM_HEADS} of {encoder.size.num_heads} heads."
     still = figure_html(drawn, "attention of some patches in the last block", caption)
-    return Section("attention", "Attention", paragraph(words.ATTENTION) + _widget(study) + still)
+    return Section("attention", "Attention", paragraph(captions.ATTENTION) + _widget(study) + still)
 
 
 def _widget(study: Study) -> str:
-    data = report_widget.data(study.encoder, study.shown.images[:NUM_SHOWN])
+    data = attention_widget.data(study.encoder, study.shown.images[:NUM_SHOWN])
     if data is None:
         return paragraph("The attention of this model is too large for an interactive figure.", "note")
     return (
@@ -130,7 +129,7 @@ def pca_section(study: Study) -> Section:
         if len(study.shown) >= FEWEST:
             rows[f"{name},\nplace removed"] = pca.without_places(tokens[: len(images)], tokens.mean(dim=0))
     drawn = pca.figure(images, rows, study.encoder.grid)
-    body = paragraph(words.PCA) + figure_html(drawn, "principal components of patch tokens")
+    body = paragraph(captions.PCA) + figure_html(drawn, "principal components of patch tokens")
     return Section("pca", "What patches mean (PCA)", body)
 
 
@@ -148,7 +147,7 @@ def predictions_section(study: Study) -> Section | None:
     text = (
         f"In {SKILL_DRAWS} draws of masks, patches were hidden and predicted from the rest. "
         f"Over these pictures the skill is <b>{skill.overall:+.2f}</b>. ".replace("-", "−")
-        + words.SKILL
+        + captions.SKILL
     )
     body = paragraph(text) + figure_html(predictions.figure(first, skill, model.grid), "prediction skill of each patch")
     return Section("predictions", "Predictions", body + _imagined(study, model))
@@ -160,7 +159,7 @@ def _imagined(study: Study, model: PredictiveModel) -> str:
     imagined = imagination.imagine(model, crops[:NUM_SHOWN], pool, generator=study.generator("imagined"))
     collages = figure_html(imagination.figure(imagined), "hidden places filled with the patches nearest to predictions")
     patches = figure_html(imagination.patches_figure(imagined), "real patches nearest to single predictions")
-    return paragraph(words.IMAGINED) + collages + paragraph(words.CLOSER) + patches
+    return paragraph(captions.IMAGINED) + collages + paragraph(captions.CLOSER) + patches
 
 
 def neighbours_section(study: Study) -> Section:
@@ -169,7 +168,7 @@ def neighbours_section(study: Study) -> Section:
     found = neighbours.nearest(study.tokens.mean(dim=1), queries)
     text = (
         f"Of {len(images):,} pictures of the {study.shown.split} split, those whose features are nearest to the first of "
-        f"each row. {words.NEIGHBOURS}"
+        f"each row. {captions.NEIGHBOURS}"
     )
     body = paragraph(text) + figure_html(neighbours.figure(images, queries, found), "nearest neighbours")
     return Section("neighbours", "Nearest neighbours", body)

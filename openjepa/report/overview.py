@@ -8,8 +8,7 @@ from torch import nn
 from openjepa.core import config as configs
 from openjepa.core.contracts import Method
 from openjepa.machine.console import duration
-from openjepa.report import captions as words
-from openjepa.report import scores as report_scores
+from openjepa.report import captions, scores
 from openjepa.report.figures import curves
 from openjepa.report.page import Section, figure_html, paragraph, table
 from openjepa.report.record import Record
@@ -20,7 +19,7 @@ NUM_BROKEN_SHOWN = 10
 
 def headline(record: Record, method: Method) -> str:
     """What was trained, in four tiles and a list."""
-    tiles = [_model_tile(record, method), _data_tile(record), _time_tile(record), report_scores.tile(record)]
+    tiles = [_model_tile(record, method), _data_tile(record), _time_tile(record), scores.tile(record)]
     boxes = "".join(
         f'<div class="tile"><span>{escape(name)}</span><b>{escape(value)}</b><small>{escape(note)}</small></div>'
         for name, value, note in tiles
@@ -72,7 +71,7 @@ def training(record: Record) -> Section:
     if not record.metrics:
         return Section("training", "Training", paragraph("The run has no metrics yet."))
     drawn = figure_html(curves.figure(record.metrics), "training curves")
-    return Section("training", "Training", _verdict(record) + paragraph(words.TRAINING) + drawn)
+    return Section("training", "Training", _verdict(record) + paragraph(captions.TRAINING) + drawn)
 
 
 def _verdict(record: Record) -> str:

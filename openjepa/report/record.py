@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from openjepa.core import config as configs
-from openjepa.core import seeding
-from openjepa.core import settings as plain
+from openjepa.core import seeding, settings
 from openjepa.core.config import Config
 from openjepa.core.contracts import Source
 from openjepa.core.errors import BadInput
 from openjepa.data.batches.from_arrays import Pictures
-from openjepa.data.crops import batched as transforms
+from openjepa.data.crops import batched
 from openjepa.data.open import open_source
 from openjepa.runs import metrics
 from openjepa.runs import scores as score
@@ -54,7 +53,7 @@ def read(folder: RunFolder) -> Record:
         raise BadInput(f'"{folder.path}" is not a run folder; a report needs one, with its config.yaml')
     return Record(
         folder=folder,
-        config=configs.load(plain.read(folder.config)),
+        config=configs.load(settings.read(folder.config)),
         provenance=_json(folder.provenance) if folder.provenance.exists() else {},
         metrics=metrics.read(folder.metrics),
         scores=[row for path in sorted(folder.evals.glob("*.json")) for row in score.read(path)],
@@ -91,16 +90,14 @@ def pictures(config: Config, num_pictures: int) -> Shown:
     size, scale = config.data.height_width, config.data.crop_scale
     held = Pictures(source, image_size=size, crop_scale=scale[0], cache="none")
     raws = list(held.batches([chunk.tolist() for chunk in order.split(CHUNK)]))
-    images = torch.cat([transforms.evaluation(raw.images, raw.sizes, size) for raw in raws])
-    draws = transforms.draw_crops(len(order), seeding.generator(SEED, "report crops"))
+    images = torch.cat([batched.evaluation(raw.images, raw.sizes, size) for raw in raws])
+    draws = batched.draw_crops(len(order), seeding.generator(SEED, "report crops"))
     crops = []
     for start, raw in enumerate(raws):
         rows = slice(start * CHUNK, start * CHUNK + len(raw.images))
         aspect, flip = config.data.crop_aspect, config.data.flip
         drawn = draws.take(rows)
-        crops.append(
-            transforms.training(raw.images, raw.sizes, drawn, size=size, scale=scale, aspect=aspect, flip=flip)
-        )
+        crops.append(batched.training(raw.images, raw.sizes, drawn, size=size, scale=scale, aspect=aspect, flip=flip))
     return Shown(split, images, torch.cat(crops))
 
 

@@ -4,7 +4,7 @@ import shlex
 from html import escape
 from typing import Any
 
-from openjepa.report import captions as words
+from openjepa.report import captions
 from openjepa.report.page import Section, paragraph, table
 from openjepa.report.record import Record
 from openjepa.runs.scores import ALL_LABELS, PIXELS, RANDOM, TRAINED
@@ -21,7 +21,7 @@ def section(record: Record) -> Section:
     head = ["task", "probe", "labels", "chance", *NAMES, f"{TRAINED} − random"]
     body = [_cells(task, probe, labels, row) for (task, probe, labels, _), row in rows.items()]
     shown = table([escape(cell) for cell in head], body, "scores")
-    return Section("scores", "Scores", paragraph(words.SCORES) + shown + _notes(record))
+    return Section("scores", "Scores", paragraph(captions.SCORES) + shown + _notes(record))
 
 
 def _by_task(record: Record) -> dict[tuple[str, str, str, str], Row]:

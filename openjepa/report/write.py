@@ -7,21 +7,19 @@ from openjepa.core.contracts import Method
 from openjepa.core.errors import BadInput
 from openjepa.machine import console, device
 from openjepa.models.vit import VisionTransformer
-from openjepa.report import images as report_figures
-from openjepa.report import overview as report_text
+from openjepa.report import images, overview, scores
 from openjepa.report import record as report_record
-from openjepa.report import scores as report_scores
 from openjepa.report.page import Section, page, paragraph
 from openjepa.report.record import Record
 from openjepa.runs.directory import RunFolder, write_text
 from openjepa.weights.load import load
 
 PICTURE_SECTIONS = (
-    report_figures.masks_section,
-    report_figures.attention_section,
-    report_figures.pca_section,
-    report_figures.predictions_section,
-    report_figures.neighbours_section,
+    images.masks_section,
+    images.attention_section,
+    images.pca_section,
+    images.predictions_section,
+    images.neighbours_section,
 )
 
 
@@ -30,9 +28,9 @@ def write(run: str | Path) -> Path:
     folder = RunFolder(Path(run))
     record = report_record.read(folder)
     method = load(run)
-    sections = [report_scores.section(record), report_text.training(record), *looked_at(record, method)]
-    sections += [section for section in (report_text.broken(record), report_text.config(record)) if section is not None]
-    headline = report_text.headline(record, method)
+    sections = [scores.section(record), overview.training(record), *looked_at(record, method)]
+    sections += [section for section in (overview.broken(record), overview.config(record)) if section is not None]
+    headline = overview.headline(record, method)
     text = page(record.name, headline, sections, over="OpenJEPA run report", command="openjepa report")
     write_text(folder.report, text)
     return folder.report
@@ -45,11 +43,11 @@ def looked_at(record: Record, method: Method) -> list[Section]:
         reason = f"the encoder of {record.config.method['name']} has no patches to look at"
         return [Section("pictures", "Pictures", paragraph(f"No figures with pictures: {escape(reason)}."))]
     try:
-        shown = report_record.pictures(record.config, report_figures.num_pictures(encoder))
+        shown = report_record.pictures(record.config, images.num_pictures(encoder))
     except BadInput as error:
         text = f"No figures with pictures, because the data of this run cannot be opened: {escape(str(error))}."
         return [Section("pictures", "Pictures", paragraph(text, "warning"))]
     chosen = device.choose()
-    study = report_figures.Study(method.to(chosen), encoder.to(chosen), shown.to(chosen))
+    study = images.Study(method.to(chosen), encoder.to(chosen), shown.to(chosen))
     found = [make(study) for make in console.track(PICTURE_SECTIONS, "drawing figures", len(PICTURE_SECTIONS))]
     return [section for section in found if section is not None]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from openjepa.core import settings as plain
+from openjepa.core import settings
 from openjepa.core.config import DEFAULT_METHOD
 from openjepa.core.contracts import methods
 from openjepa.core.errors import BadInput
@@ -25,7 +25,7 @@ def study(names: Sequence[str], terms: Terms) -> Study:
     arms = [arm for arm in known(terms.base) if EVERYTHING in names or arm.name in names]
     _check_options_are_used(terms.base, [arm.name for arm in arms])
     who = f"{len(arms)} methods" if len(arms) > 1 else arms[0].name
-    return Study(f"{who}, {terms.words}", terms, tuple(arms), published=plain.read(RECIPES)["published"])
+    return Study(f"{who}, {terms.words}", terms, tuple(arms), published=settings.read(RECIPES)["published"])
 
 
 def _check_options_are_used(base: dict[str, Any], names: Sequence[str]) -> None:
@@ -41,7 +41,7 @@ def _check_options_are_used(base: dict[str, Any], names: Sequence[str]) -> None:
 
 def known(base: dict[str, Any]) -> list[Arm]:
     """Every method that there is, those of the file first."""
-    groups = plain.read(RECIPES)["groups"]
+    groups = settings.read(RECIPES)["groups"]
     arms = [_arm(name, given, group, base) for group, named in groups.items() for name, given in named.items()]
     names = {arm.name for arm in arms}
     return arms + [_arm(name, {}, OTHERS, base) for name in methods.names() if name not in names]
@@ -52,5 +52,5 @@ def _arm(name: str, given: dict[str, Any], group: str, base: dict[str, Any]) -> 
     is_the_bases = (base.get("method") or {}).get("name", DEFAULT_METHOD) == name
     chosen = {"method.name": name} if is_the_bases else {"method": {"name": name}}
     shared = base if is_the_bases else {key: section for key, section in base.items() if key != "method"}
-    usual = {path: value for path, value in given.get("set", {}).items() if not plain.has(shared, path)}
+    usual = {path: value for path, value in given.get("set", {}).items() if not settings.has(shared, path)}
     return Arm(name, {**chosen, **usual}, group, given.get("published"))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from openjepa.core import settings as plain
+from openjepa.core import settings
 from openjepa.runs import metrics
 from openjepa.runs.directory import RunFolder
 from openjepa.runs.scores import PIXELS, RANDOM, TRAINED, read
@@ -86,7 +86,7 @@ def _facts(run: RunFolder) -> Facts | None:
     rates = metrics.series(rows, "throughput/images_per_second")[1]
     found = verdict.judge(rows)
     return Facts(
-        images=record["steps"] * int(plain.read(run.config)["train"]["batch_size"]),
+        images=record["steps"] * int(settings.read(run.config)["train"]["batch_size"]),
         rate=statistics.median(rates) if rates else 0.0,
         minutes=rows[-1]["wall"] / 60,
         memory_mib=float(record.get("peak_memory_mib", 0)),

@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from openjepa.core import config as configs
-from openjepa.core import settings as plain
+from openjepa.core import settings
 from openjepa.core.errors import BadInput, OpenJepaError
+from openjepa.data.batches import build as batches
 from openjepa.data.open import open_source
 from openjepa.evaluation import probing
 from openjepa.evaluation.tasks.lookup import find
 from openjepa.methods import build
-from openjepa.planning import cost as plan_step
+from openjepa.planning import cost
 from openjepa.runs.directory import write_json, write_text
 from openjepa.runs.lock import Lock
-from openjepa.studies import page as study_page
-from openjepa.studies import results as study_results
-from openjepa.studies import table as study_table
+from openjepa.studies import page, results, table
 from openjepa.studies.processes import Runner
 from openjepa.studies.results import Row
 from openjepa.studies.study import Study, StudyFolder, check_folder, write_question
+from openjepa.training import setup
 
 
 def conduct(study: Study, path: Path, *, jobs: int = 1, command: str) -> list[Row]:
@@ -47,11 +47,11 @@ def check(study: Study) -> None:
     """Every arm, the data, tasks and probes, before the first run: a typo in the last arm costs no night."""
     opened = set()
     for arm in study.arms:
-        config = build.resolve(configs.load(study.settings(arm, study.terms.seeds[0])))
+        config = setup.resolve(configs.load(study.settings(arm, study.terms.seeds[0])))
         build.outline(config)
         data = (config.data.source, config.data.height_width)
         if data not in opened:
-            build.check_data(config, open_source(data[0], image_size=data[1]))
+            batches.check_data(config, open_source(data[0], image_size=data[1]))
             opened.add(data)
     for task in study.terms.tasks:
         if task == "all":
@@ -62,10 +62,10 @@ def check(study: Study) -> None:
 
 
 def write(study: Study, folder: StudyFolder, command: str) -> list[Row]:
-    rows = study_results.collect(study, folder)
-    write_json(folder.results, study_table.as_dict(study, rows))
-    write_text(folder.table, study_table.markdown(study, rows))
-    write_text(folder.page, study_page.render(study, rows, command=command))
+    rows = results.collect(study, folder)
+    write_json(folder.results, table.as_dict(study, rows))
+    write_text(folder.table, table.markdown(study, rows))
+    write_text(folder.page, page.render(study, rows, command=command))
     return rows
 
 
@@ -76,17 +76,17 @@ def base_settings(
 
     Unless the settings name a probe of their own, a small one on the task `watched` is fitted during the runs, for curves.
     """
-    base = plain.copied(plain.read(file)) if file is not None else {}
-    given = [plain.parse_override(override) for override in overrides]
+    base = settings.copied(settings.read(file)) if file is not None else {}
+    given = [settings.parse_override(override) for override in overrides]
     for path, value in [*((path, value) for path, value in words.items() if value is not None), *given]:
-        plain.put(base, path, value)
-    lengths = [path for path, _ in given if path in plain.BUDGETS]
+        settings.put(base, path, value)
+    lengths = [path for path, _ in given if path in settings.BUDGETS]
     if lengths:
         raise BadInput(
             f"--set {lengths[0]} is not possible here: the budget is --minutes, --epochs or --flops, for all alike"
         )
     if "probe" not in (base.get("monitors") or {}):
-        plain.put(base, "monitors.probe", {"task": watched, "every": "10%"})
+        settings.put(base, "monitors.probe", {"task": watched, "every": "10%"})
     return base
 
 
@@ -96,9 +96,9 @@ def with_equal_flops(study: Study, flops: float) -> Study:
         raise BadInput(f"--flops is {flops}; expected a number of operations, such as 1e15")
     arms = []
     for arm in study.arms:
-        config = build.resolve(configs.load(study.settings(arm, study.terms.seeds[0])))
+        config = setup.resolve(configs.load(study.settings(arm, study.terms.seeds[0])))
         size = config.train.batch_size
-        work = plan_step.count(config, num_images=size, precision="float32")
+        work = cost.count(config, num_images=size, precision="float32")
         steps = round(flops / (work.flops * size))
         if not steps:
             raise BadInput(f"{flops:g} FLOP are less than one step of {arm.name}, which takes {work.flops * size:.3g}")

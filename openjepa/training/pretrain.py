@@ -13,12 +13,13 @@ from openjepa.core import config as configs
 from openjepa.core.config import Config
 from openjepa.core.contracts import Method
 from openjepa.core.errors import BadInput
+from openjepa.data.batches import build as batches
 from openjepa.data.open import open_source
 from openjepa.machine import allocator, console, device, distributed
 from openjepa.methods import build
 from openjepa.runs.directory import RunFolder
 from openjepa.runs.lock import Lock
-from openjepa.training import resume, watch
+from openjepa.training import resume, setup, watch
 from openjepa.training.run import Job, Result, with_steps
 
 OF_ONE_CROP = ("crop_scale", "crop_aspect", "flip")  # settings of the data section that views have for themselves
@@ -38,7 +39,7 @@ def pretrain(
 
 
 def _pretrain(config: Config, folder: RunFolder, resumes: bool, chosen: torch.device) -> Result:
-    config = build.resolve(config)
+    config = setup.resolve(config)
     watch.check(config)
     if not resumes:
         resume.check_new(folder)
@@ -54,9 +55,9 @@ def _pretrain(config: Config, folder: RunFolder, resumes: bool, chosen: torch.de
         allocator.tune(config.train.allocator)
     distributed.barrier()  # every process has looked at the folder before rank 0 writes into it
     job = Job(config, folder, chosen, precision, source)
-    build.check_data(config, source)
+    batches.check_data(config, source)
     method = build.method(config).to(chosen)  # before anything is written: what does not fit together is said here
-    build.check_watchers(config, method.encoder)
+    setup.check_watchers(config, method.encoder)
     _name_unused(config, method)
     with Lock(folder.path) if distributed.is_main() else nullcontext():
         return job.run(method, is_new=not past)

@@ -7,13 +7,13 @@ import yaml
 from safetensors import safe_open
 
 from openjepa.core import config as configs
-from openjepa.core import settings as plain
+from openjepa.core import settings
 from openjepa.core.config import Config
 from openjepa.core.errors import BadInput
 from openjepa.machine import console
-from openjepa.methods import build
 from openjepa.runs import checkpoint
 from openjepa.runs.directory import RunFolder
+from openjepa.training import setup
 
 # Settings that change how the work is done but not what is computed.
 HARMLESS = {
@@ -29,7 +29,7 @@ HARMLESS = {
 
 
 def stored_config(folder: RunFolder) -> dict[str, Any]:
-    return plain.read(folder.config)
+    return settings.read(folder.config)
 
 
 def check_new(folder: RunFolder) -> None:
@@ -62,8 +62,8 @@ def check_same_as_checkpoint(path: Path, config: Config) -> None:
 
 def _refuse_difference(stored: dict[str, Any], config: Config, where: str) -> None:
     # Options that are newer than the run have their defaults, which do what the run did.
-    known, wanted = (yaml.safe_load(configs.dump(each)) for each in (build.resolve(configs.load(stored)), config))
-    rows = [row for row in plain.difference(known, wanted) if not _is_harmless(row[0])]
+    known, wanted = (yaml.safe_load(configs.dump(each)) for each in (setup.resolve(configs.load(stored)), config))
+    rows = [row for row in settings.difference(known, wanted) if not _is_harmless(row[0])]
     if rows:
         lines = "\n".join(f"  {path}: {before!r} in the run, {after!r} now" for path, before, after in rows)
         raise BadInput(

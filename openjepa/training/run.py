@@ -12,16 +12,14 @@ from openjepa.core import config as configs
 from openjepa.core.config import Config
 from openjepa.core.contracts import Method, Source
 from openjepa.core.errors import OpenJepaError
+from openjepa.data.batches import build
 from openjepa.data.batches.loader import Loader
 from openjepa.machine import console, distributed
 from openjepa.machine import device as devices
 from openjepa.machine.signals import Stop
-from openjepa.methods import build
 from openjepa.runs import checkpoint, metrics, provenance
 from openjepa.runs.directory import RunFolder, write_broken, write_json, write_text
-from openjepa.training import calibrate as budget
-from openjepa.training import loop, optim, resume, watch
-from openjepa.training import outputs as saving
+from openjepa.training import calibrate, loop, optim, outputs, resume, setup, watch
 
 GPU_CHECK_EVERY = 10  # asking a GPU for a number makes it wait; on a CPU we ask at every step
 
@@ -68,8 +66,8 @@ class Job:
             with Stop() as stop, console.TrainingProgress(training.total, start) as progress:
                 training = replace(
                     training,
-                    record=saving.Record(recorder, progress, watching),
-                    save=saving.Saver(self.folder, self.config, method, optimizer, loader),
+                    record=outputs.Record(recorder, progress, watching),
+                    save=outputs.Saver(self.folder, self.config, method, optimizer, loader),
                     should_stop=lambda: stop.is_requested or watching.wants_stop,
                 )
                 done = loop.run(training, start)
@@ -88,7 +86,7 @@ class Job:
 
     def _training(self, method: Method, optimizer: torch.optim.Optimizer, loader: Loader) -> loop.Training:
         config, per_epoch = self.config, loader.order.steps_per_epoch
-        total = build.total_steps(config, per_epoch)
+        total = setup.total_steps(config, per_epoch)
         if config.train.compile:
             for network in method.children():  # masks and losses stay eager: their shapes change from step to step
                 if any(True for _ in network.parameters()):  # and so do running means, which are written to
@@ -97,7 +95,7 @@ class Job:
             method=method,
             trained=distributed.wrap(method),
             optimizer=optimizer,
-            rates=build.rates(config, steps_per_epoch=per_epoch, total=total),
+            rates=setup.rates(config, steps_per_epoch=per_epoch, total=total),
             batches=loader.batches,
             split=loader.split,
             seed=config.seed,
@@ -107,7 +105,7 @@ class Job:
             clip=config.optim.clip,
             precision=self.precision,
             device=self.device,
-            monitors=build.watchers(config, steps_per_epoch=per_epoch, total=total),
+            monitors=setup.watchers(config, steps_per_epoch=per_epoch, total=total),
             record=_ignore,
             checkpoint_every=max(config.train.checkpoint_every.steps(steps_per_epoch=per_epoch, total=total), 1),
             save=_ignore,
@@ -120,7 +118,7 @@ class Job:
         trial = replace(self, config=with_steps(self.config, 10**9))
         copied = copy.deepcopy(method)
         training = trial._training(copied, optim.adamw(copied, betas=self.config.optim.betas), loader)
-        return budget.steps_within(self.config.train.minutes, training)
+        return calibrate.steps_within(self.config.train.minutes, training)
 
     def _announce(self, minutes: float | None) -> None:
         """The first files of a new run."""
@@ -157,7 +155,7 @@ class Job:
     def _finish(self, method: Method, done: int, total: int) -> Result:
         is_finished = done >= total
         if distributed.is_main():
-            saving.write_weights(self.folder, method, self.config, done)
+            outputs.write_weights(self.folder, method, self.config, done)
             ended = {"steps": done, "ended": provenance.now(), "peak_memory_mib": self._peak_memory()}
             self._set_status("finished" if is_finished else "stopped", **ended)
             if not is_finished:

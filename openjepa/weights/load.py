@@ -8,14 +8,14 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from openjepa.core import config as configs
-from openjepa.core import settings as plain
+from openjepa.core import settings
 from openjepa.core.config import Config
 from openjepa.core.contracts import Method
 from openjepa.core.errors import BadInput
 from openjepa.methods import build
 from openjepa.runs import checkpoint
 from openjepa.runs.directory import RunFolder
-from openjepa.weights import official as reference
+from openjepa.weights import official
 
 Which = Literal["target", "context"]
 
@@ -44,7 +44,7 @@ def load_encoders(run: str | Path, which: Which = "target") -> tuple[nn.Module, 
     if which not in get_args(Which):
         raise BadInput(f'there is no "{which}" encoder; choose {" or ".join(get_args(Which))}')
     if _is_archive(Path(run)):
-        encoder = reference.read_encoder(Path(run), which)
+        encoder = official.read_encoder(Path(run), which)
         return encoder, encoder
     method = load(run)
     return (method.encoder, method.tuned_encoder) if which == "target" else (method.learner, method.learner)
@@ -78,7 +78,7 @@ def _check_belongs(path: Path, config: Config, folder: RunFolder) -> None:
     """Weights copied into the folder of another model would be taken for that run's."""
     if not folder.holds_a_run:
         return
-    stored = configs.load(plain.read(folder.config))
+    stored = configs.load(settings.read(folder.config))
     if stored.model.name != config.model.name:
         raise BadInput(
             f"{path} holds a {config.model.name}, but {folder.config} says {stored.model.name}; "

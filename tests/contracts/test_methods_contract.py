@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from conftest import TINY
-from openjepa.core import schema as options
-from openjepa.core import seeding
+from openjepa.core import schema, seeding
 from openjepa.core.contracts import Method, methods
 from openjepa.core.types import Batch, Step
 from openjepa.models.vit import VisionTransformer
@@ -20,7 +19,7 @@ NAMES = methods.names()
 def make(name: str) -> Method:
     torch.manual_seed(0)
     encoder = VisionTransformer(TINY, patch_size=4, image_size=(32, 32), patch_init=0.2, needs=methods[name].needs)
-    return options.build(methods, {"name": name}, encoder).train()
+    return schema.build(methods, {"name": name}, encoder).train()
 
 
 def batch(method: Method, number: int = 8) -> Batch:

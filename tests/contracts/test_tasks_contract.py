@@ -2,7 +2,7 @@
 
 import pytest
 
-from openjepa.core import schema as options
+from openjepa.core import schema
 from openjepa.core.contracts import probes, sources
 from openjepa.evaluation.probes.linear.linear import Linear
 from openjepa.evaluation.tasks.definition import tasks
@@ -25,14 +25,14 @@ def test_a_task_names_a_source_and_probes_that_exist(name: str) -> None:
     definition = tasks[name]
     assert definition.source in sources and definition.about and definition.probes
     assert all(probe in probes for probe in definition.probes)
-    assert options.resolve(Linear, definition.linear, where=name)
+    assert schema.resolve(Linear, definition.linear, where=name)
     assert definition.is_embedded or definition.places or name == "folder"
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_linear_protocol_is_the_published_one(name: str) -> None:
     optimizer, batch_size, epochs, milestones, lr, crop, squeezed = PUBLISHED[name]
-    probe = Linear(**options.resolve(Linear, tasks[name].linear, where=name))
+    probe = Linear(**schema.resolve(Linear, tasks[name].linear, where=name))
     assert (probe.optimizer, probe.batch_size, probe.epochs, probe.milestones) == (
         optimizer,
         batch_size,

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 
 from openjepa.core.contracts import Source
 from openjepa.core.errors import BrokenImage
-from openjepa.data.crops import request as crop
+from openjepa.data.crops import request
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ def canvas_for(
     needed = []
     for index in range(0, len(source), max(len(source) // NUM_SIZE_SAMPLES, 1)):
         try:
-            needed.append(crop.needed(source.true_size(index), image_size, crop_scale, crop_aspect))
+            needed.append(request.needed(source.true_size(index), image_size, crop_scale, crop_aspect))
         except BrokenImage:
             continue
     heights, widths = zip(*needed, strict=True) if needed else ((image_size[0],), (image_size[1],))

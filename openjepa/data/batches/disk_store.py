@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from openjepa.core.errors import BadInput
-from openjepa.data import digests as identity
-from openjepa.data.batches import store as kept
+from openjepa.data import digests
+from openjepa.data.batches import store
 from openjepa.data.batches.store import Kept, Part
 from openjepa.data.crops.per_image import Reducible
 from openjepa.data.crops.request import Crops
@@ -49,7 +49,7 @@ class Mapped:
 
 def name_of(source: Reducible, crops: Crops, track: Track | None = None) -> str:
     """Pillow's version belongs to it: another libjpeg may decode to other values."""
-    content = identity.content_key(identity.digests(source, track=track))
+    content = digests.content_key(digests.digests(source, track=track))
     rule = " ".join(f"{crop.size} {crop.scale[0]} {crop.aspect}" for crop in crops)  # what their needs depend on
     return cache.key("pictures", VERSION, PIL.__version__, rule, content)
 
@@ -67,7 +67,7 @@ def load(name: str, source: Reducible) -> Kept | None:
         mapped = Mapped(os.fspath(path), num_bytes)
     except RuntimeError:  # torch's word for a file that another process has deleted since we looked
         return None
-    return Kept(mapped, len(table), kept.starts_of(table), table, kept.by_path(reasons, source))
+    return Kept(mapped, len(table), store.starts_of(table), table, store.by_path(reasons, source))
 
 
 def write(name: str, source: Reducible, crops: Crops, parts: Iterable[Part], expected: float) -> Kept:

@@ -8,9 +8,7 @@ from typing import Literal
 import torch
 
 from openjepa.core.errors import BadInput
-from openjepa.data.batches import disk_store as on_disk
-from openjepa.data.batches import store as kept
-from openjepa.data.batches import workers
+from openjepa.data.batches import disk_store, store, workers
 from openjepa.data.batches.from_arrays import memory_limit
 from openjepa.data.batches.store import Kept, Part
 from openjepa.data.crops.per_image import Cropper, OnDemand, Reducible
@@ -57,26 +55,26 @@ class Files:
             return None
         expected = self._expected_bytes()
         if cache == "memory" or (cache == "auto" and expected <= memory_limit()):
-            return kept.in_memory(self._parts("decoding pictures into memory"), self.source)
+            return store.in_memory(self._parts("decoding pictures into memory"), self.source)
         try:
             return self._on_disk(expected)
-        except (on_disk.DoesNotFit, OSError):
+        except (disk_store.DoesNotFit, OSError):
             if cache == "disk":
                 raise
             return None
 
     def _on_disk(self, expected: float) -> Kept:
-        on_disk.check_limit(expected)  # before all files are read to find out their name
-        name = on_disk.name_of(self.source, self.needed_crops, self.track)
-        found = on_disk.load(name, self.source)
+        disk_store.check_limit(expected)  # before all files are read to find out their name
+        name = disk_store.name_of(self.source, self.needed_crops, self.track)
+        found = disk_store.load(name, self.source)
         if found is not None:
             return found
         parts = self._parts(f"decoding pictures into {cache_folder()}, about {expected / 1e9:.2g} GB")
-        return on_disk.write(name, self.source, self.needed_crops, parts, expected)
+        return disk_store.write(name, self.source, self.needed_crops, parts, expected)
 
     def _parts(self, words: str) -> Iterable[Part]:
-        parts = kept.decoded(self.on_demand, self.num_workers)
-        return parts if self.track is None else self.track(parts, words, -(-len(self) // kept.CHUNK))
+        parts = store.decoded(self.on_demand, self.num_workers)
+        return parts if self.track is None else self.track(parts, words, -(-len(self) // store.CHUNK))
 
     def _expected_bytes(self) -> float:
         """Of all pictures decoded, from a sample."""

@@ -12,8 +12,7 @@ from openjepa.core import seeding
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Augmentation, Batch
 from openjepa.data.batches.order import Order, Split
-from openjepa.data.crops import batched as transforms
-from openjepa.data.crops import colours as augment
+from openjepa.data.crops import batched, colours
 from openjepa.data.crops.request import Cropped, Crops, Wanted
 
 T = TypeVar("T")
@@ -50,7 +49,7 @@ class Loader:
     def wanted(self, start: int) -> Iterator[Wanted]:
         """What `batches` is made of, before a picture is decoded."""
         for step, rows in self._rounds(start):
-            draws = (self._drawn(transforms.draw_crops, "crops", place, step) for place in range(len(self.crops)))
+            draws = (self._drawn(batched.draw_crops, "crops", place, step) for place in range(len(self.crops)))
             yield Wanted(self.order.indices(step)[rows], tuple(drawn.take(rows) for drawn in draws))
 
     def _rounds(self, start: int) -> Iterator[tuple[int, slice]]:
@@ -62,9 +61,9 @@ class Loader:
     def _finished(self, view: Tensor, place: int, step: int, rows: slice) -> Tensor:
         """[B, 3, h, w] in 0 … 255 -> normalised, with its colours changed if the method wants that."""
         if not self.augmentations:
-            return transforms.normalise(view)
-        draws = self._drawn(augment.draw, "colours", place, step).take(rows)
-        return transforms.normalise(255 * augment.colours(view / 255, draws, self.augmentations[place]))
+            return batched.normalise(view)
+        draws = self._drawn(colours.draw, "colours", place, step).take(rows)
+        return batched.normalise(255 * colours.colours(view / 255, draws, self.augmentations[place]))
 
     def _drawn(self, draw: Callable[[int, torch.Generator], T], purpose: str, place: int, step: int) -> T:
         """For the global batch; every view has numbers of its own."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from openjepa.core import seeding
 from openjepa.core.contracts import Source
 from openjepa.data.batches.from_arrays import Pictures, Raw
-from openjepa.data.crops import batched as transforms
+from openjepa.data.crops import batched
 from openjepa.machine.progress import Track
 
 # Of the random views, as in the linear probes of I-JEPA and MAE: RandomResizedCrop's defaults, and flips.
@@ -28,10 +28,10 @@ class Preparation:
     def __call__(self, raw: Raw, num_pictures: int) -> Tensor:
         """-> [B, 3, h, w] normalised; `num_pictures` is the length of the whole source."""
         if self.view == 0 and self._is_whole(raw):
-            return transforms.normalise(raw.images)
+            return batched.normalise(raw.images)
         flip = self._draws(raw, num_pictures).flip < 0.5 if self.view else None
         boxes = self._boxes(raw, num_pictures)
-        return transforms.normalise(transforms.cut(raw.images, raw.sizes, boxes, self.size, flip))
+        return batched.normalise(batched.cut(raw.images, raw.sizes, boxes, self.size, flip))
 
     def pictures(self, source: Source, *, num_workers: int = 0, track: Track | None = None) -> Pictures:
         """Those of a source, decoded as they come and large enough that no crop is enlarged more than the original asks for.
@@ -63,17 +63,15 @@ class Preparation:
     def _boxes(self, raw: Raw, num_pictures: int) -> Tensor:
         """-> [B, 4] top, left, height, width in pixels of the true pictures."""
         if self.squeeze:
-            return transforms.whole_boxes(raw.sizes)
+            return batched.whole_boxes(raw.sizes)
         if self.view:
-            return transforms.crop_boxes(
-                self._draws(raw, num_pictures), raw.sizes, scale=VIEW_SCALE, aspect=VIEW_ASPECT
-            )
+            return batched.crop_boxes(self._draws(raw, num_pictures), raw.sizes, scale=VIEW_SCALE, aspect=VIEW_ASPECT)
         ratio = self.size[1] / self.size[0]
-        boxes = transforms.centre_boxes(raw.sizes, aspect=(ratio, ratio))
+        boxes = batched.centre_boxes(raw.sizes, aspect=(ratio, ratio))
         inner = boxes[:, 2:] * self.crop
         return torch.cat([boxes[:, :2] + (boxes[:, 2:] - inner) / 2, inner], dim=1)
 
-    def _draws(self, raw: Raw, num_pictures: int) -> transforms.CropDraws:
+    def _draws(self, raw: Raw, num_pictures: int) -> batched.CropDraws:
         return _draws_for(self.view, num_pictures).take(raw.index)
 
     def _is_whole(self, raw: Raw) -> bool:
@@ -83,5 +81,5 @@ class Preparation:
 
 
 @lru_cache(maxsize=1)
-def _draws_for(view: int, num_pictures: int) -> transforms.CropDraws:
-    return transforms.draw_crops(num_pictures, seeding.generator(0, "evaluation views", view))
+def _draws_for(view: int, num_pictures: int) -> batched.CropDraws:
+    return batched.draw_crops(num_pictures, seeding.generator(0, "evaluation views", view))

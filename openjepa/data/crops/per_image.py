@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from openjepa.core.contracts import Source
 from openjepa.data.batches.decoder import failure, first_sound
-from openjepa.data.crops import batched as transforms
+from openjepa.data.crops import batched
 from openjepa.data.crops.request import Crop, Cropped, Crops, Wanted
 from openjepa.data.decode.scratch import Scratch
 from openjepa.data.decode.shrink_on_load import Need, Reduced
@@ -72,7 +72,7 @@ class Cropper:
 class _View:
     """One crop of each picture of a batch."""
 
-    def __init__(self, crop: Crop, draws: transforms.CropDraws, num_images: int) -> None:
+    def __init__(self, crop: Crop, draws: batched.CropDraws, num_images: int) -> None:
         self.crop = crop
         self.images = torch.empty(num_images, 3, *crop.size, dtype=torch.uint8)
         self.boxes = _Boxes(draws, crop)
@@ -86,7 +86,7 @@ class _View:
 class _Boxes:
     """Drawn for the whole batch at once for each size of picture that occurs in it: mostly one, and then cheap."""
 
-    def __init__(self, draws: transforms.CropDraws, crop: Crop) -> None:
+    def __init__(self, draws: batched.CropDraws, crop: Crop) -> None:
         self.draws, self.crop = draws, crop
         self.by_size: dict[tuple[int, int], list[list[float]]] = {}
 
@@ -94,7 +94,7 @@ class _Boxes:
         """Top, left, height and width, in pixels of the true picture."""
         if size not in self.by_size:
             sizes = torch.tensor(size).expand(len(self.draws.flip), 2)
-            boxes = transforms.crop_boxes(self.draws, sizes, scale=self.crop.scale, aspect=self.crop.aspect)
+            boxes = batched.crop_boxes(self.draws, sizes, scale=self.crop.scale, aspect=self.crop.aspect)
             self.by_size[size] = boxes.tolist()
         return self.by_size[size][row]
 

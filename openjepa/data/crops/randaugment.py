@@ -15,10 +15,10 @@ from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
 from openjepa.core.errors import BadInput
-from openjepa.data.crops import batched as transforms
+from openjepa.data.crops import batched
 
 MAX_MAGNITUDE = 10.0
-FILL = tuple(round(255 * mean) for mean in transforms.MEAN)  # what a moved picture leaves bare: about zero, normalised
+FILL = tuple(round(255 * mean) for mean in batched.MEAN)  # what a moved picture leaves bare: about zero, normalised
 Operation = Callable[[Image.Image, float, int], Image.Image]  # picture, level in 0 … 1, sign -1 or 1
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from openjepa.data.crops import batched as transforms
+from openjepa.data.crops import batched
 from openjepa.data.crops.batched import CropDraws
 
 
@@ -22,8 +22,8 @@ class Crop:
 
 def random_crop(images: Tensor, sizes: Tensor, draws: CropDraws, crop: Crop) -> Tensor:
     """[B, 3, H, W] uint8 -> [B, 3, h, w] in 0 … 255. `sizes` [B, 2]: true ones, before pictures were stretched to H×W."""
-    boxes = transforms.crop_boxes(draws, sizes, scale=crop.scale, aspect=crop.aspect)
-    return transforms.cut(images, sizes, boxes, crop.size, draws.flip < 0.5 if crop.flip else None)
+    boxes = batched.crop_boxes(draws, sizes, scale=crop.scale, aspect=crop.aspect)
+    return batched.cut(images, sizes, boxes, crop.size, draws.flip < 0.5 if crop.flip else None)
 
 
 Crops = tuple[Crop, ...]  # of each picture: one, or one for each view that a method wants

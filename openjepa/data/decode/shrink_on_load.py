@@ -8,8 +8,7 @@ import torch
 from PIL import Image, ImageFile
 from torch import Tensor
 
-from openjepa.data.decode import image
-from openjepa.data.decode import pillow as opening
+from openjepa.data.decode import image, pillow
 from openjepa.data.decode.scratch import Scratch
 
 MAX_SPARE = 4  # times as many pixels as needed, at most; a JPEG at 1/8, 1/4 or 1/2 mostly has fewer by itself
@@ -22,9 +21,9 @@ class Reduced(NamedTuple):
     size: tuple[int, int]  # the picture's own (h, w)
 
 
-def reduced(picture: opening.Picture, needed: Need, scratch: Scratch) -> Reduced:
+def reduced(picture: pillow.Picture, needed: Need, scratch: Scratch) -> Reduced:
     """The pixels may lie in `scratch`: copy what is to outlive the next picture."""
-    with opening.opened(picture, at_once=True) as opened:
+    with pillow.opened(picture, at_once=True) as opened:
         return _reduce(opened, needed, scratch)
 
 

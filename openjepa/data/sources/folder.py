@@ -12,8 +12,7 @@ from torch import Tensor
 from openjepa.core.contracts import SourceRequest, sources
 from openjepa.core.errors import BadInput, NoSuchSplit
 from openjepa.core.types import Sample
-from openjepa.data.decode import image
-from openjepa.data.decode import pillow as opening
+from openjepa.data.decode import image, pillow
 from openjepa.data.decode.scratch import Scratch
 from openjepa.data.decode.shrink_on_load import Need, Reduced, reduced
 
@@ -130,7 +129,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _is_picture(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in opening.extensions()
+    return os.path.splitext(name)[1].lower() in pillow.extensions()
 
 
 def _split_folder(root: Path, tops: set[str], split: str) -> str:

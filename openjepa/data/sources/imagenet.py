@@ -10,7 +10,7 @@ from pathlib import Path
 
 from openjepa.core.contracts import SourceRequest, sources
 from openjepa.core.errors import BadInput
-from openjepa.data.decode import pillow as opening
+from openjepa.data.decode import pillow
 from openjepa.data.sources import published
 from openjepa.data.sources.folder import ImageFolder
 
@@ -58,7 +58,7 @@ def _class_folders(place: Path) -> list[str]:
 
 
 def _picture_names(place: Path) -> list[str]:
-    suffixes = opening.extensions()
+    suffixes = pillow.extensions()
     names = (name for name in published.names_in(place) if not name.startswith("."))
     return sorted(name for name in names if os.path.splitext(name)[1].lower() in suffixes)
 

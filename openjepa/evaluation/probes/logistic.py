@@ -17,7 +17,7 @@ from openjepa.core import seeding
 from openjepa.core.config import Above, Positive
 from openjepa.core.contracts import Probe, probes
 from openjepa.core.types import Features
-from openjepa.data import splits as stratified
+from openjepa.data import splits
 
 STRENGTHS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)  # of the penalty, beside the mean loss per image
 USUAL = 1e-2  # where there are too few labels to choose
@@ -71,7 +71,7 @@ class Logistic(Probe):
 
         Never looks at test data. Half the iterations: each strength starts where the last one ended.
         """
-        used, held_out = stratified.split(labels, VALIDATION_SHARE, seeding.generator(0, "logistic validation"))
+        used, held_out = splits.split(labels, VALIDATION_SHARE, seeding.generator(0, "logistic validation"))
         if len(self.strengths) == 1 or not len(held_out):  # one label a class leaves nothing to choose on
             return min(self.strengths, key=lambda strength: abs(math.log(strength / USUAL))), None
         num_classes = int(labels.max()) + 1

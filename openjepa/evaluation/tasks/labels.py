@@ -10,7 +10,7 @@ from torch import Tensor
 
 from openjepa.core import seeding
 from openjepa.core.errors import BadInput
-from openjepa.data import splits as stratified
+from openjepa.data import splits
 from openjepa.evaluation.tasks.task import Labelled
 
 
@@ -64,7 +64,7 @@ def draw(budget: Budget, train: Labelled, seed: int) -> Tensor:
     # Round by round, one of each class: as even as the classes allow, and small classes give all they have. Which classes get
     # one more in an unfinished last round is drawn, too.
     generator = seeding.generator(seed, "labels")
-    ranks = stratified.shuffled_ranks(train.labels, generator)
+    ranks = splits.shuffled_ranks(train.labels, generator)
     if budget.per_class is not None:
         return (ranks < min(budget.per_class, len(ranks))).nonzero().squeeze(1)
     tie = torch.randperm(int(classes.max()) + 1, generator=generator)[train.labels]

@@ -10,7 +10,7 @@ from torch import Tensor
 from openjepa.core import seeding
 from openjepa.core.contracts import Source
 from openjepa.core.errors import BadInput, NoSuchSplit
-from openjepa.data import splits as stratified
+from openjepa.data import splits
 from openjepa.data.open import open_source
 from openjepa.evaluation.tasks.definition import Definition
 from openjepa.evaluation.tasks.lookup import find
@@ -121,7 +121,7 @@ def _split(name: str, definition: Definition, path: str | None, source: Source) 
             "split into training and test needs two or more"
         )
     everything = Labelled(source, torch.arange(len(source)), numbers)
-    train, test = stratified.split(numbers, TEST_SHARE, seeding.generator(0, "test split"))
+    train, test = splits.split(numbers, TEST_SHARE, seeding.generator(0, "test split"))
     how = f"{1 - TEST_SHARE:.0%} training, {TEST_SHARE:.0%} test of every class, drawn by us (seed 0)"
     return Task(name, definition, everything.take(train), everything.take(test), how, len(classes), path)
 
@@ -129,7 +129,7 @@ def _split(name: str, definition: Definition, path: str | None, source: Source) 
 def _fewer(part: Labelled, number: int | None) -> Labelled:
     if number is None or number >= len(part.labels):
         return part
-    ranks = stratified.shuffled_ranks(part.labels, seeding.generator(0, "fewer pictures"))
+    ranks = splits.shuffled_ranks(part.labels, seeding.generator(0, "fewer pictures"))
     return part.take(ranks.argsort(stable=True)[:number].sort().values)
 
 

@@ -20,7 +20,7 @@ from openjepa.core.config import Above, NotNegative, Positive, Share
 from openjepa.core.contracts import Probe, probes
 from openjepa.core.errors import OpenJepaError
 from openjepa.core.types import Features
-from openjepa.data import splits as stratified
+from openjepa.data import splits
 from openjepa.evaluation.probes.linear.head_grid import Norm, Setting, Source, Stack, inputs
 
 VALIDATION_SHARE = 0.1
@@ -83,7 +83,7 @@ class Linear(Probe):
         """The head with the best accuracy on a held-out tenth of the training set, and that accuracy."""
         settings = self.grid(train)
         generator = seeding.generator(self.seed, "linear validation")
-        used, held_out = stratified.split(train.labels, VALIDATION_SHARE, generator)
+        used, held_out = splits.split(train.labels, VALIDATION_SHARE, generator)
         if len(settings) == 1 or not len(held_out):  # one label a class leaves nothing to choose on
             return settings[0], None
         stacks = self._train(settings, train, used)

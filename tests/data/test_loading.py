@@ -15,7 +15,7 @@ from openjepa.data.batches.from_arrays import Pictures
 from openjepa.data.batches.from_files import Files
 from openjepa.data.batches.loader import Loader
 from openjepa.data.batches.order import Order, Split
-from openjepa.data.crops import batched as transforms
+from openjepa.data.crops import batched
 from openjepa.data.crops.request import Crop
 from openjepa.data.open import open_source
 
@@ -66,22 +66,22 @@ def pillow_crop(image: np.ndarray, box: tuple[float, float, float, float], size:
 def test_crops_equal_pillows(box: tuple, size: tuple) -> None:
     image = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
     tensor = torch.from_numpy(image).permute(2, 0, 1)[None]
-    ours = transforms.crop_resize(tensor, torch.tensor([box]), size)[0].permute(1, 2, 0).numpy()
+    ours = batched.crop_resize(tensor, torch.tensor([box]), size)[0].permute(1, 2, 0).numpy()
     assert np.abs(ours - pillow_crop(image, box, size)).max() <= 1.01  # Pillow rounds to whole levels, twice
 
 
 def test_a_flip_is_a_mirror_image() -> None:
     images = torch.randint(0, 256, (2, 3, 8, 8), dtype=torch.uint8)
     boxes = torch.tensor([[0.0, 0.0, 8.0, 8.0]] * 2)
-    flipped = transforms.crop_resize(images, boxes, (8, 8), torch.tensor([True, False]))
+    flipped = batched.crop_resize(images, boxes, (8, 8), torch.tensor([True, False]))
     assert torch.allclose(flipped[0], images[0].float().flip(-1), atol=1e-4)
     assert torch.allclose(flipped[1], images[1].float(), atol=1e-4)
 
 
 def test_crop_boxes_have_the_area_and_aspect_that_were_asked_for() -> None:
     sizes = torch.tensor([[100, 150]]).expand(4000, 2)
-    draws = transforms.draw_crops(4000, torch.Generator().manual_seed(0))
-    boxes = transforms.crop_boxes(draws, sizes, scale=(0.3, 1.0), aspect=(0.75, 4 / 3))
+    draws = batched.draw_crops(4000, torch.Generator().manual_seed(0))
+    boxes = batched.crop_boxes(draws, sizes, scale=(0.3, 1.0), aspect=(0.75, 4 / 3))
     area, ratio = boxes[:, 2] * boxes[:, 3] / 15000, boxes[:, 3] / boxes[:, 2]
     assert area.min() >= 0.299 and ratio.min() > 0.74 and ratio.max() < 1.34
     assert (
@@ -93,10 +93,8 @@ def test_crop_boxes_have_the_area_and_aspect_that_were_asked_for() -> None:
 
 
 def test_a_picture_too_long_for_any_crop_gets_the_largest_centred_one() -> None:
-    draws = transforms.draw_crops(8, torch.Generator().manual_seed(0))
-    boxes = transforms.crop_boxes(
-        draws, torch.tensor([[10, 1000]]).expand(8, 2), scale=(0.9, 1.0), aspect=(0.75, 4 / 3)
-    )
+    draws = batched.draw_crops(8, torch.Generator().manual_seed(0))
+    boxes = batched.crop_boxes(draws, torch.tensor([[10, 1000]]).expand(8, 2), scale=(0.9, 1.0), aspect=(0.75, 4 / 3))
     expected = torch.tensor([0.0, (1000 - 40 / 3) / 2, 10.0, 40 / 3])
     assert torch.allclose(boxes, expected.expand(8, 4), atol=1e-3)
 
@@ -106,23 +104,23 @@ def test_stretching_to_the_canvas_does_not_change_what_a_crop_shows() -> None:
     smooth = torch.linspace(0, 255, 60).expand(3, 40, 60).clone()
     true = smooth.to(torch.uint8)[None]
     stretched = torch.nn.functional.interpolate(true.float(), size=(50, 50), mode="bilinear").to(torch.uint8)
-    draws = transforms.draw_crops(1, torch.Generator().manual_seed(3))
+    draws = batched.draw_crops(1, torch.Generator().manual_seed(3))
     options = {"size": (16, 16), "scale": (0.3, 1.0), "aspect": (0.75, 4 / 3), "flip": False}
-    direct = transforms.training(true, torch.tensor([[40, 60]]), draws, **options)
-    by_canvas = transforms.training(stretched, torch.tensor([[40, 60]]), draws, **options)
+    direct = batched.training(true, torch.tensor([[40, 60]]), draws, **options)
+    by_canvas = batched.training(stretched, torch.tensor([[40, 60]]), draws, **options)
     assert (direct - by_canvas).abs().max() < 0.1  # of about 5 standard deviations from black to white
 
 
 def test_normalising_uses_imagenets_statistics() -> None:
     grey = torch.full((1, 3, 2, 2), 255 * 0.5)
-    expected = torch.tensor([(0.5 - m) / s for m, s in zip(transforms.MEAN, transforms.STD, strict=True)])
-    assert torch.allclose(transforms.normalise(grey)[0, :, 0, 0], expected, atol=1e-5)
+    expected = torch.tensor([(0.5 - m) / s for m, s in zip(batched.MEAN, batched.STD, strict=True)])
+    assert torch.allclose(batched.normalise(grey)[0, :, 0, 0], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("number", [0, 1, 5, 100])
 def test_normalising_bytes_in_pieces_changes_no_bit(number: int) -> None:
     images = torch.randint(0, 256, (number, 3, 64, 80), dtype=torch.uint8)
-    assert torch.equal(transforms.normalise(images), transforms.normalise(images.float()))
+    assert torch.equal(batched.normalise(images), batched.normalise(images.float()))
 
 
 # --- decoded pictures and batches ---
@@ -198,7 +196,7 @@ def test_views_are_drawn_apart_and_shared_between_processes_and_rounds(folder: P
     whole = first(with_views(source, Split(8)).batches(3), 1)[0]
     assert [view.shape[2:] for view in whole.views] == [(16, 16), (16, 16), (8, 8)]
     assert not torch.allclose(whole.views[0], whole.views[1], atol=0.1), "each view has numbers of its own"
-    means, stds = (torch.tensor(values)[:, None, None] for values in (transforms.MEAN, transforms.STD))
+    means, stds = (torch.tensor(values)[:, None, None] for values in (batched.MEAN, batched.STD))
     small = whole.views[2] * stds + means
     assert torch.allclose(small[:, 0], small[:, 1], atol=1e-5), "only the small ones are grey by all chance"
     parts: dict[tuple[int, int], Batch] = {}

@@ -7,9 +7,9 @@ import pytest
 import torch
 from PIL import Image
 
-from openjepa.data import splits as stratified
+from openjepa.data import splits
 from openjepa.data.batches.from_arrays import Pictures, Raw
-from openjepa.data.crops import batched as transforms
+from openjepa.data.crops import batched
 from openjepa.data.crops.evaluation import Preparation
 from openjepa.data.open import open_source
 from openjepa.data.sources.arrays import ArraySource
@@ -31,7 +31,7 @@ def by_pillow(raw: Raw, resize: tuple[int, int], crop: int) -> torch.Tensor:
     image = Image.fromarray(raw.images[0].permute(1, 2, 0).numpy()).resize(resize, Image.Resampling.BILINEAR)
     left, top = (resize[0] - crop) // 2, (resize[1] - crop) // 2
     pixels = np.asarray(image.crop((left, top, left + crop, top + crop)))
-    return transforms.normalise(torch.from_numpy(pixels.copy()).permute(2, 0, 1).float()[None])
+    return batched.normalise(torch.from_numpy(pixels.copy()).permute(2, 0, 1).float()[None])
 
 
 def test_seven_eighths_of_the_centre_is_resize_256_crop_224() -> None:
@@ -52,7 +52,7 @@ def test_squeezing_takes_the_whole_picture() -> None:
 def test_the_plain_preparation_is_the_evaluation_crop_of_training() -> None:
     held = pictures(3, 40, 60)
     raw = raw_of(held, 0, 1, 2)
-    expected = transforms.evaluation(raw.images, raw.sizes, (32, 32))
+    expected = batched.evaluation(raw.images, raw.sizes, (32, 32))
     assert torch.allclose(Preparation((32, 32))(raw, 3), expected, atol=1e-4)
 
 
@@ -60,8 +60,8 @@ def test_the_plain_preparation_is_the_evaluation_crop_of_training() -> None:
 def test_pictures_of_the_right_size_are_only_normalised(squeeze: bool) -> None:
     held = pictures(2, 32, 32)
     raw = raw_of(held, 0, 1)
-    assert torch.equal(Preparation((32, 32), squeeze=squeeze)(raw, 2), transforms.normalise(raw.images.float()))
-    resampled = transforms.evaluation(raw.images, raw.sizes, (32, 32))
+    assert torch.equal(Preparation((32, 32), squeeze=squeeze)(raw, 2), batched.normalise(raw.images.float()))
+    resampled = batched.evaluation(raw.images, raw.sizes, (32, 32))
     assert torch.allclose(Preparation((32, 32))(raw, 2), resampled, atol=1e-4)
 
 
@@ -116,12 +116,12 @@ def test_each_preparation_has_its_own_description() -> None:
 
 def test_a_stratified_split_takes_its_share_of_every_class() -> None:
     labels = torch.tensor([0] * 50 + [1] * 10 + [2] * 2 + [3])
-    rest, part = stratified.split(labels, 0.2, torch.Generator().manual_seed(0))
+    rest, part = splits.split(labels, 0.2, torch.Generator().manual_seed(0))
     assert labels[part].bincount(minlength=4).tolist() == [10, 2, 1, 0]
     assert sorted([*rest.tolist(), *part.tolist()]) == list(range(len(labels)))
 
 
 def test_ranks_count_every_class_from_zero() -> None:
     labels = torch.tensor([2, 0, 2, 2, 0])
-    ranks = stratified.shuffled_ranks(labels, torch.Generator().manual_seed(1))
+    ranks = splits.shuffled_ranks(labels, torch.Generator().manual_seed(1))
     assert sorted(ranks[labels == 2].tolist()) == [0, 1, 2] and sorted(ranks[labels == 0].tolist()) == [0, 1]

@@ -10,12 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from openjepa.core import schema as options
-from openjepa.core import seeding
+from openjepa.core import schema, seeding
 from openjepa.core.errors import BadInput, OpenJepaError
 from openjepa.core.types import Sample
 from openjepa.data.batches.from_arrays import Pictures, Raw
-from openjepa.data.crops import batched as transforms
+from openjepa.data.crops import batched
 from openjepa.data.crops.evaluation import Preparation
 from openjepa.data.crops.randaugment import RandAugment
 from openjepa.data.sources.arrays import ArraySource
@@ -233,10 +232,10 @@ def stream(*, augment: bool) -> Stream:
 def test_views_are_augmented_as_eight_bit_pictures_after_the_crop() -> None:
     raw = next(iter(red_or_blue(8).pictures.batches([list(range(8))])))
     plain, augmented = (stream(augment=augment).prepared(raw, PREPARATION, 3) for augment in (False, True))
-    mean, std = (255 * torch.tensor(values)[:, None, None] for values in (transforms.MEAN, transforms.STD))
+    mean, std = (255 * torch.tensor(values)[:, None, None] for values in (batched.MEAN, batched.STD))
     crops = (plain * std + mean).round().clamp(0, 255).byte()
     expected = RandAugment()(crops, seeding.generator(0, "finetune augmentation", 3))
-    assert torch.allclose(augmented, transforms.normalise(expected.float()), atol=1e-4)
+    assert torch.allclose(augmented, batched.normalise(expected.float()), atol=1e-4)
     assert not torch.allclose(augmented, plain, atol=0.1)
 
 
@@ -282,5 +281,5 @@ def test_options_are_checked_at_the_door() -> None:
     with pytest.raises(BadInput, match="warmup_epochs is 5 and epochs is 3"):
         Finetune(epochs=3)
     with pytest.raises(BadInput, match="layer_decay is 2"):
-        options.resolve(Finetune, {"layer_decay": 2}, where="")
-    assert "losses" not in options.resolve(Finetune, {}, where="")
+        schema.resolve(Finetune, {"layer_decay": 2}, where="")
+    assert "losses" not in schema.resolve(Finetune, {}, where="")

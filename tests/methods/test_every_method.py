@@ -8,7 +8,7 @@ import torch
 import openjepa
 import runner
 from openjepa.core.contracts import methods
-from openjepa.report import write as report
+from openjepa.report import write
 
 CASES = [*((name, "vit-nano/8") for name in methods.names()), ("simclr", "resnet18"), ("byol", "resnet18")]
 
@@ -33,4 +33,4 @@ def test_a_method_trains_is_judged_loads_and_is_reported(name: str, model: str, 
     encoder, images = openjepa.load_encoder(run), torch.randn(2, 3, 32, 32)
     trained = openjepa.load(run).eval().encoder
     assert torch.equal(encoder.pool(images), trained.pool(images)) and encoder.pool(images).shape == (2, encoder.dim)
-    assert name in report.write(run).read_text()
+    assert name in write.write(run).read_text()

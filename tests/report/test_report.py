@@ -18,11 +18,9 @@ from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, LossOutput, Step
 from openjepa.models.sizes import SIZES
 from openjepa.models.vit import VisionTransformer
-from openjepa.report import attention_widget as report_widget
+from openjepa.report import attention_widget, scores, write
 from openjepa.report import images as report_figures
 from openjepa.report import record as report_record
-from openjepa.report import scores as report_scores
-from openjepa.report import write as report
 from openjepa.runs.directory import RunFolder, write_json
 
 SECTIONS = ("scores", "training", "masks", "attention", "pca", "predictions", "neighbours", "config")
@@ -66,7 +64,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(run: Path) -> str:
-    path = report.write(run)
+    path = write.write(run)
     assert path == run / "report.html"
     return path.read_text(encoding="utf-8")
 
@@ -147,15 +145,15 @@ def decode(text: str) -> tuple[Tensor, Tensor]:
 def test_the_widget_keeps_to_its_limit(size: str, patch_size: int, side: int) -> None:
     with torch.device("meta"):
         encoder = VisionTransformer(SIZES[size], patch_size=patch_size, image_size=(side, side))
-    blocks, num_images = report_widget.fitting(encoder, 8)
-    assert len(blocks) * num_images * SIZES[size].num_heads * encoder.grid.size**2 <= report_widget.LIMIT
+    blocks, num_images = attention_widget.fitting(encoder, 8)
+    assert len(blocks) * num_images * SIZES[size].num_heads * encoder.grid.size**2 <= attention_widget.LIMIT
     assert blocks[-1] == SIZES[size].depth - 1
     assert (size == "huge") == (num_images == 0)
 
 
 def test_scores_stand_beside_their_floors(moved: Path) -> None:
     write_json(moved / "evals" / "t.json", SCORES)
-    text = report.write(moved).read_text(encoding="utf-8")
+    text = write.write(moved).read_text(encoding="utf-8")
     assert "t&lt;1&gt;" in text and "t<1>" not in text
     assert '<td>20.0% <span class="note">15.0–25.0</span></td><td>35.0%' in text and "<td><b>50.0%" in text
     assert '<span class="up">+15.0</span>' in text
@@ -166,12 +164,12 @@ def test_scores_stand_beside_their_floors(moved: Path) -> None:
 def test_a_score_below_random_is_marked(moved: Path) -> None:
     worse = [{**row, "accuracy": 0.3} if row["representation"] == "trained" else row for row in SCORES]
     write_json(moved / "evals" / "t.json", worse)
-    section = report_scores.section(report_record.read(RunFolder(moved)))
+    section = scores.section(report_record.read(RunFolder(moved)))
     assert "<b>35.0%" in section.body and '<span class="down">−5.0</span>' in section.body
 
 
 def test_missing_pictures_are_said_not_hidden(moved: Path) -> None:
-    text = report.write(moved).read_text(encoding="utf-8")
+    text = write.write(moved).read_text(encoding="utf-8")
     assert "the data of this run cannot be opened" in text and "/no/such/&lt;folder&gt;" in text
     assert '<section id="training">' in text and '<section id="masks">' not in text
 
@@ -179,7 +177,7 @@ def test_missing_pictures_are_said_not_hidden(moved: Path) -> None:
 def test_broken_pictures_are_counted_and_the_first_are_named(moved: Path) -> None:
     rows = [{"path": f"{number}<x>.jpg", "reason": "truncated"} for number in range(12)]
     (moved / "broken.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    text = report.write(moved).read_text(encoding="utf-8")
+    text = write.write(moved).read_text(encoding="utf-8")
     assert "replaced: 12." in text and "0&lt;x&gt;.jpg" in text and "9&lt;x&gt;.jpg" in text
     assert "10&lt;x&gt;.jpg" not in text
 
@@ -190,9 +188,9 @@ def test_a_method_without_a_predictor_gets_a_report_too(
     copied = tmp_path / "plain"
     shutil.copytree(run, copied)
     method = Plain(openjepa.load(run).encoder)
-    monkeypatch.setattr(report, "load", lambda _: method)
-    monkeypatch.setattr(report, "PICTURE_SECTIONS", (report_figures.masks_section, report_figures.predictions_section))
-    text = report.write(copied).read_text(encoding="utf-8")
+    monkeypatch.setattr(write, "load", lambda _: method)
+    monkeypatch.setattr(write, "PICTURE_SECTIONS", (report_figures.masks_section, report_figures.predictions_section))
+    text = write.write(copied).read_text(encoding="utf-8")
     assert '<section id="masks">' not in text and '<section id="predictions">' not in text
     assert '<section id="config">' in text
 
@@ -212,14 +210,14 @@ class Plain(Method):
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="not a run folder"):
-        report.write(tmp_path)
+        write.write(tmp_path)
 
 
 def test_an_unreadable_evaluation_is_named(moved: Path) -> None:
     (moved / "evals").mkdir()
     (moved / "evals" / "half.json").write_text('[{"task"', encoding="utf-8")
     with pytest.raises(BadInput, match=r"half\.json"):
-        report.write(moved)
+        write.write(moved)
 
 
 def test_few_pictures_leave_out_what_needs_many(run: Path) -> None:

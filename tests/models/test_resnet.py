@@ -7,8 +7,8 @@ from transformers import ResNetConfig, ResNetModel
 
 from openjepa.core import config as configs
 from openjepa.core.errors import BadInput
-from openjepa.methods import build
 from openjepa.models.resnet import Residual, ResNet, parse
+from openjepa.training import setup
 
 OF_TRANSFORMERS = {
     "resnet18": ResNetConfig(hidden_sizes=[64, 128, 256, 512], depths=[2, 2, 2, 2], layer_type="basic"),
@@ -65,4 +65,4 @@ def test_wider_ones_have_more_channels() -> None:
 )
 def test_a_resnet_that_cannot_be_is_refused_in_one_sentence(settings: dict, sentence: str) -> None:
     with pytest.raises(BadInput, match=sentence):
-        build.resolve(configs.load(settings))
+        setup.resolve(configs.load(settings))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from openjepa.core import schema as options
+from openjepa.core import schema
 from openjepa.core.contracts import probes
 from openjepa.core.errors import BadInput, OpenJepaError
 from openjepa.core.types import Features
@@ -378,9 +378,9 @@ BAD_OPTIONS = [
 @pytest.mark.parametrize("given", BAD_OPTIONS, ids=str)
 def test_bad_options_are_refused_by_name(given: dict[str, object]) -> None:
     with pytest.raises(BadInput, match=next(iter(given))):
-        options.build(probes, {"name": "linear", **given})
+        schema.build(probes, {"name": "linear", **given})
 
 
 def test_options_may_be_lists_as_yaml_has_them() -> None:
-    probe = options.build(probes, {"name": "linear", "milestones": [], "learning_rates": [0.05]})
+    probe = schema.build(probes, {"name": "linear", "milestones": [], "learning_rates": [0.05]})
     assert probe == Linear(milestones=(), learning_rates=(0.05,))

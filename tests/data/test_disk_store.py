@@ -14,8 +14,7 @@ from PIL import Image
 import runner
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch
-from openjepa.data.batches import disk_store as on_disk
-from openjepa.data.batches import from_files as files
+from openjepa.data.batches import disk_store, from_files
 from openjepa.data.batches.from_files import Files
 from openjepa.data.batches.loader import Loader
 from openjepa.data.batches.order import Order, Split
@@ -77,7 +76,7 @@ def test_batches_from_a_cache_equal_those_decoded_on_demand_bit_for_bit(
 
 def test_the_second_time_nothing_is_decoded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(folder, "disk")
-    monkeypatch.setattr(on_disk, "write", lambda *_: pytest.fail("decoded again"))
+    monkeypatch.setattr(disk_store, "write", lambda *_: pytest.fail("decoded again"))
     assert opened(folder, "disk").kept is not None
 
 
@@ -119,13 +118,13 @@ def test_a_half_written_cache_is_not_used(folder: Path, place: Path, damage: str
         (place / f"{name}.safetensors").unlink()
     if damage == "left by a killed process":
         pixels.rename(place / f".{name}.bytes.4711")
-    assert on_disk.load(name, open_source(str(folder))) is None
+    assert disk_store.load(name, open_source(str(folder))) is None
     assert same(batches(opened(folder, "disk")), batches(opened(folder, "none")))
     assert {path.name for path in place.glob(f"*{name}*")} == {f"{name}.bytes", f"{name}.safetensors", f".{name}.lock"}
 
 
 def test_what_fails_on_the_way_leaves_nothing(folder: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_disk.os, "fsync", lambda number: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr(disk_store.os, "fsync", lambda number: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         opened(folder, "disk")
     assert not list(place.glob("*bytes*"))
@@ -133,7 +132,7 @@ def test_what_fails_on_the_way_leaves_nothing(folder: Path, place: Path, monkeyp
 
 def test_pictures_that_change_while_they_are_decoded_are_not_kept(folder: Path, place: Path) -> None:
     source = open_source(str(folder))
-    name = on_disk.name_of(source, (CROP,))
+    name = disk_store.name_of(source, (CROP,))
     shelf = Files(source, (CROP,), cache="none")
 
     def parts():
@@ -141,13 +140,13 @@ def test_pictures_that_change_while_they_are_decoded_are_not_kept(folder: Path, 
         Image.new("RGB", (9, 9)).save(folder / "000.png")
 
     with pytest.raises(BadInput, match="changed while they were decoded"):
-        on_disk.write(name, source, (CROP,), parts(), 1.0)
+        disk_store.write(name, source, (CROP,), parts(), 1.0)
     assert not tables(place)
 
 
 def test_too_much_for_the_cache_is_said_or_decoded_on_demand(folder: Path, place: Path, monkeypatch) -> None:
     monkeypatch.setenv("OPENJEPA_CACHE_GB", "0.00001")
-    monkeypatch.setattr(files, "memory_limit", lambda: 0.0)
+    monkeypatch.setattr(from_files, "memory_limit", lambda: 0.0)
     with pytest.raises(BadInput, match="the cache may hold 1e-05; raise OPENJEPA_CACHE_GB"):
         opened(folder, "disk")
     assert opened(folder, "auto").kept is None and not list(place.glob("*"))
@@ -162,14 +161,14 @@ def test_more_than_the_sample_promised_is_noticed_while_writing(folder: Path, pl
 
 
 def test_a_full_disk_is_said_before_it_is_full(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_disk, "SPARE", 1e18)
+    monkeypatch.setattr(disk_store, "SPARE", 1e18)
     with pytest.raises(BadInput, match="set OPENJEPA_CACHE to a folder with more"):
         opened(folder, "disk")
 
 
 def test_a_cache_that_is_off_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENJEPA_CACHE", "off")
-    monkeypatch.setattr(files, "memory_limit", lambda: 0.0)
+    monkeypatch.setattr(from_files, "memory_limit", lambda: 0.0)
     with pytest.raises(BadInput, match="OPENJEPA_CACHE is off"):
         opened(folder, "disk")
     assert opened(folder, "auto").kept is None
@@ -183,7 +182,7 @@ def test_the_command_says_so_too_and_ends_with_two(folder: Path, tmp_path: Path)
 
 def test_what_does_not_fit_in_memory_goes_to_disk(folder: Path, place: Path, monkeypatch) -> None:
     assert opened(folder, "auto").kept is not None and not place.exists()
-    monkeypatch.setattr(files, "memory_limit", lambda: 0.0)
+    monkeypatch.setattr(from_files, "memory_limit", lambda: 0.0)
     assert opened(folder, "auto").kept is not None and len(tables(place)) == 1
 
 
@@ -199,7 +198,7 @@ def test_what_was_not_used_for_longest_makes_room(folder: Path, place: Path, mon
 
 
 def write_and_count(folder: Path, log: Path, together) -> None:
-    original = on_disk._write
+    original = disk_store._write
 
     def counted(*arguments) -> None:
         with log.open("a") as file:
@@ -207,7 +206,7 @@ def write_and_count(folder: Path, log: Path, together) -> None:
         time.sleep(0.5)  # the other one gets to the lock meanwhile
         original(*arguments)
 
-    on_disk._write = counted
+    disk_store._write = counted
     together.wait(60)
     assert len(batches(opened(folder, "disk"))) == 4
 

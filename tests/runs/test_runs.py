@@ -12,10 +12,9 @@ import runner
 from openjepa.core import config as configs
 from openjepa.core.errors import BadInput
 from openjepa.machine import device
-from openjepa.methods import build
 from openjepa.runs import checkpoint
 from openjepa.runs.metrics import Recorder, read, series
-from openjepa.training import resume
+from openjepa.training import resume, setup
 from openjepa.training.monitors import collapse
 
 
@@ -192,7 +191,7 @@ def test_compiled_networks_train_the_same_model(run: Path, tmp_path: Path, monke
 
 
 def test_a_run_from_before_an_option_existed_may_go_on() -> None:
-    config = build.resolve(configs.load({}, ["model.name=vit-nano/8", "data.image_size=32"]))
+    config = setup.resolve(configs.load({}, ["model.name=vit-nano/8", "data.image_size=32"]))
     stored = yaml.safe_load(configs.dump(config))
     del stored["method"]["num_contexts"]
     resume._refuse_difference(stored, config, "somewhere")

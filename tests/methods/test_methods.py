@@ -7,7 +7,7 @@ import torch
 
 from conftest import TINY
 from method_parts import encoder, images, step
-from openjepa.core import schema as options
+from openjepa.core import schema
 from openjepa.core.contracts import methods
 from openjepa.core.types import Batch, EncoderNeeds, Grid, Masks, Step
 from openjepa.machine import device
@@ -17,7 +17,7 @@ from openjepa.methods.data2vec import Data2Vec
 from openjepa.methods.mae import MAE
 from openjepa.models.regressor import Regressor
 from openjepa.models.vit import VisionTransformer
-from openjepa.nn import ema as moving
+from openjepa.nn import ema
 from openjepa.nn.patches import patchify
 from openjepa.nn.positions import sincos
 
@@ -145,18 +145,18 @@ def test_teachers_follow_with_the_published_momentum(
 ) -> None:
     """At the start, in the middle and at the end of a run."""
     method, used = methods[name](encoder(name)), []
-    monkeypatch.setattr(moving, "follow", lambda copy, original, momentum: used.append(momentum))
+    monkeypatch.setattr(ema, "follow", lambda copy, original, momentum: used.append(momentum))
     for index in (0, 5, 10):
         method.after_update(Step(index, 10, seed=0, batch_size=4, rows=slice(0, 4)))
     assert sorted({round(momentum, 6) for momentum in used}) == pytest.approx(expected)
 
 
 def test_a_setting_given_in_part_keeps_the_methods_other_defaults() -> None:
-    ibot = options.resolve_named(methods, {"name": "ibot", "head": {"num_prototypes": 64}, "crops": {"num_local": 1}})
+    ibot = schema.resolve_named(methods, {"name": "ibot", "head": {"num_prototypes": 64}, "crops": {"num_local": 1}})
     assert ibot["head"].is_unit is False and ibot["crops"].global_scale == (0.25, 1.0)
-    mae = options.resolve_named(methods, {"name": "mae", "masks": {"target_scale": 0.6}})
+    mae = schema.resolve_named(methods, {"name": "mae", "masks": {"target_scale": 0.6}})
     assert mae["masks"]["name"] == "random" and mae["masks"]["target_scale"] == 0.6
-    other = options.resolve_named(methods, {"name": "mae", "masks": {"name": "block"}})
+    other = schema.resolve_named(methods, {"name": "mae", "masks": {"name": "block"}})
     assert other["masks"]["name"] == "block" and other["masks"]["target_scale"] != 0.75
 
 

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 import openjepa
 import runner
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 @pytest.fixture

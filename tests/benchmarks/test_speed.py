@@ -8,12 +8,11 @@ import pytest
 import torch
 
 from openjepa.benchmarks import scaling as bench_scaling
-from openjepa.benchmarks import step as bench_step
+from openjepa.benchmarks import step
 from openjepa.core import config as configs
 from openjepa.machine import allocator
-from openjepa.methods import build
 from openjepa.report.figures import scaling
-from openjepa.training import calibrate as budget
+from openjepa.training import calibrate, setup
 
 COUNT_FAULTS = """
 import resource, torch
@@ -43,32 +42,32 @@ def test_the_tuned_allocator_keeps_memory_that_the_systems_gives_back() -> None:
 
 
 def test_one_slow_step_does_not_shorten_a_budget() -> None:
-    clock = budget._Clock(ends=1e9)
+    clock = calibrate._Clock(ends=1e9)
     clock.times = [0, 0, 0, *(1.0 * second for second in range(10)), 100.0, 101.0]
     assert clock.seconds_per_step == 1.0
 
 
 def test_a_busy_machine_is_named_before_a_budget_is_spent_on_it() -> None:
-    assert budget.crowd(2.4, num_cores=2) == ""
-    assert "load 5.2 on 2 cores" in budget.crowd(5.2, num_cores=2)
+    assert calibrate.crowd(2.4, num_cores=2) == ""
+    assert "load 5.2 on 2 cores" in calibrate.crowd(5.2, num_cores=2)
 
 
 def test_the_fixed_shapes_are_measured_each_in_its_own_process(monkeypatch) -> None:
-    monkeypatch.setattr(bench_step, "SHAPES", (("vit-nano/8", 32, 4, "shared"),))
-    (row,) = bench_step.shapes(["train.allocator=system"], num_steps=1)
+    monkeypatch.setattr(step, "SHAPES", (("vit-nano/8", 32, 4, "shared"),))
+    (row,) = step.shapes(["train.allocator=system"], num_steps=1)
     assert row["predictor"] == "32×2 shared" and row["allocator"] == "system"
     assert row["GFLOP per step"] > 0 and row["memory MiB"] > 0
 
 
 def test_a_shape_that_cannot_be_built_says_why(monkeypatch) -> None:
-    monkeypatch.setattr(bench_step, "SHAPES", (("vit-nano/7", 32, 4, "joint"),))
-    with pytest.raises(bench_step.OpenJepaError, match="not a multiple of patch size 7"):
-        bench_step.shapes([], num_steps=1)
+    monkeypatch.setattr(step, "SHAPES", (("vit-nano/7", 32, 4, "joint"),))
+    with pytest.raises(step.OpenJepaError, match="not a multiple of patch size 7"):
+        step.shapes([], num_steps=1)
 
 
 def test_a_timed_update_moves_the_weights_and_gradients_are_of_one_step() -> None:
     words = ["model.name=vit-nano/8", "data.image_size=32", "train.batch_size=2"]
-    bench = bench_step.StepBench(build.resolve(configs.load({}, words)), torch.device("cpu"))
+    bench = step.StepBench(setup.resolve(configs.load({}, words)), torch.device("cpu"))
     bench.gradients()
     first = [p.grad.clone() for p in bench.method.parameters() if p.grad is not None]
     bench.gradients()

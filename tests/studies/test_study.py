@@ -21,14 +21,12 @@ from openjepa.methods import build
 from openjepa.runs import metrics
 from openjepa.runs.directory import RunFolder
 from openjepa.runs.lock import Lock
-from openjepa.studies import ablate, compare
-from openjepa.studies import processes as study_run
-from openjepa.studies import results as study_results
+from openjepa.studies import ablate, compare, processes, results, table
 from openjepa.studies import run as conduct
-from openjepa.studies import table as study_table
 from openjepa.studies.study import Arm, Study, StudyFolder, Terms, check_folder, write_question
+from openjepa.training import setup
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 BASE = {
     "data": {"source": "scenes:64", "image_size": 32, "workers": 0},
     "model": {"name": "vit-nano/8"},
@@ -99,7 +97,7 @@ def test_the_papers_ablations_change_settings_that_there_are(name: str) -> None:
     study = ablate.study(name, terms(base=base))
     assert len(study.arms) > 1
     for arm in study.arms:
-        build.outline(build.resolve(configs.load(study.settings(arm, 0))))
+        build.outline(setup.resolve(configs.load(study.settings(arm, 0))))
 
 
 def test_a_users_own_grid_is_read_and_checked(tmp_path: Path) -> None:
@@ -131,7 +129,7 @@ def test_recipes_of_one_method_can_be_the_base_of_all(file: str) -> None:
     assert len(study.arms) == len(methods.names())
     for arm in study.arms:
         settings = study.settings(arm, 0)
-        build.outline(build.resolve(configs.load(settings)))
+        build.outline(setup.resolve(configs.load(settings)))
         has_own = settings["method"].get("target_centering") == base["method"]["target_centering"]
         assert has_own == (arm.name == "ijepa")
 
@@ -163,9 +161,9 @@ def test_only_a_child_that_we_did_not_stop_was_killed(
     """Judging has nothing to save, so it ends by the signal itself."""
     asked = Stop()
     asked.is_requested = is_requested
-    monkeypatch.setattr(study_run, "_is_running", lambda child: child.terminate() or child.wait() is None)
+    monkeypatch.setattr(processes, "_is_running", lambda child: child.terminate() or child.wait() is None)
     with Lock(tmp_path) as lock:
-        said = study_run.Runner(small(), StudyFolder(tmp_path), lock)._call(["evaluate"], tmp_path / "run", asked)
+        said = processes.Runner(small(), StudyFolder(tmp_path), lock)._call(["evaluate"], tmp_path / "run", asked)
     assert said.startswith(words)
 
 
@@ -236,9 +234,9 @@ def test_only_the_studys_own_scores_count(tmp_path: Path) -> None:
     write_scores(folder.run(study.arms[0], 0).evals / "scenes-count.json", accuracy=0.9)
     write_scores(folder.scores(study.arms[0], 0), accuracy=0.4)
     write_finished(folder.run(study.arms[0], 0), [{"step": 1, "wall": 60.0, "probe/knn": 0.5}])
-    rows = study_results.collect(study, folder)
+    rows = results.collect(study, folder)
     assert [one.mean for one in rows[0].judged] == [0.4] and rows[0].runs[0].curve == ([1.0], [0.5])
-    text = study_table.markdown(study, rows)
+    text = table.markdown(study, rows)
     assert "| low rate | 40.0 [35.0, 45.0] (+30.0) | 1.5 | 48 | 0 | 1.0 | 0 |" in text
     assert "| high rate | – | – | – | – | – | – |" in text and "Not all runs are finished: high rate" in text
     assert "| random weights | 10.0 |" in text and "| raw pixels | 20.0 |" in text
@@ -252,7 +250,7 @@ def test_a_table_names_runs_that_went_wrong(tmp_path: Path) -> None:
             for step in range(1, 9)
         ]
         write_finished(folder.run(arm, 0), looks)
-    notes = study_table.notes(study, study_results.collect(study, folder))
+    notes = table.notes(study, results.collect(study, folder))
     (warning,) = [note for note in notes if "teacher" in note]
     assert warning.startswith("high rate, seed 0: watch out: the teacher gives all pictures nearly the same answer")
 

@@ -18,8 +18,7 @@ import torch
 from PIL import Image, ImageFile, ImageOps
 
 from openjepa.core.errors import BrokenImage
-from openjepa.data.decode import image
-from openjepa.data.decode import pillow as opening
+from openjepa.data.decode import image, pillow
 
 
 def picture(height: int = 24, width: int = 40) -> Image.Image:
@@ -255,13 +254,13 @@ def test_a_file_without_permission_is_a_broken_picture(tmp_path: Path) -> None:
 
 
 def test_a_permission_error_has_its_own_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "_file", mock.Mock(side_effect=PermissionError(13, "Permission denied")))
+    monkeypatch.setattr(pillow, "_file", mock.Mock(side_effect=PermissionError(13, "Permission denied")))
     assert reason("a.png") == "no permission to read it"
 
 
 @pytest.mark.parametrize("width", [20_000, 10_000])  # beyond and below what Pillow itself refuses
 def test_a_huge_picture_is_refused_by_its_header(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "MAX_PIXELS", 100_000_000)
+    monkeypatch.setattr(pillow, "MAX_PIXELS", 100_000_000)
     limit = 178 if width == 20_000 else 100
     assert reason(png_header(width, 15_000)) == f"{width * 15_000 // 10**6} megapixels, limit {limit}"
 
@@ -305,8 +304,8 @@ def test_header_reads_no_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_extensions_are_those_that_can_be_decoded() -> None:
-    assert {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".mpo"} <= opening.extensions()
-    assert not {".pdf", ".eps", ".h5", ".mpg", ".txt"} & opening.extensions()
+    assert {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".mpo"} <= pillow.extensions()
+    assert not {".pdf", ".eps", ".h5", ".mpg", ".txt"} & pillow.extensions()
 
 
 def test_importing_changes_nothing_in_pillow() -> None:
@@ -316,4 +315,4 @@ def test_importing_changes_nothing_in_pillow() -> None:
         "assert Image.MAX_IMAGE_PIXELS == before and not ImageFile.LOAD_TRUNCATED_IMAGES and not Image._initialized;"
         "assert not any('PIL' in str(entry) for entry in warnings.filters)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[1])
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])

@@ -8,8 +8,7 @@ from torch import nn
 
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Grid
-from openjepa.nn import ema as moving
-from openjepa.nn import init, pooling
+from openjepa.nn import ema, init, pooling
 from openjepa.nn.attention import Attention
 from openjepa.nn.block import Block, drop_path_scales
 from openjepa.nn.patches import grid_of, patchify, pick, unpatchify
@@ -115,7 +114,7 @@ def test_initial_weights_have_the_published_spread_with_and_without_depth_rescal
 def test_a_follower_moves_by_one_minus_momentum() -> None:
     target, source = nn.Linear(3, 2), nn.Linear(3, 2)
     expected = [0.9 * t + 0.1 * s for t, s in zip(target.parameters(), source.parameters(), strict=True)]
-    moving.follow(target, source, 0.9)
+    ema.follow(target, source, 0.9)
     for ours, theirs in zip(target.parameters(), expected, strict=True):
         assert torch.allclose(ours, theirs)
 

@@ -7,12 +7,11 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from openjepa.core import schema as options
-from openjepa.core import seeding
+from openjepa.core import schema, seeding
 from openjepa.core.contracts import probes
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Features
-from openjepa.data import splits as stratified
+from openjepa.data import splits
 from openjepa.evaluation.probes import logistic
 from openjepa.evaluation.probes.knn import NearestNeighbours
 from openjepa.evaluation.probes.logistic import Logistic, solve
@@ -114,7 +113,7 @@ def test_logistic_standardises_chooses_and_refits_as_scikit_learn_would() -> Non
     probe = Logistic().fit(train)
     x, y = train.vectors.numpy(), train.labels.numpy()
     x = (x - x.mean(0)) / x.std(0, ddof=1)
-    used, held_out = stratified.split(train.labels, 0.1, seeding.generator(0, "logistic validation"))
+    used, held_out = splits.split(train.labels, 0.1, seeding.generator(0, "logistic validation"))
     scores = {}
     for strength in probe.strengths:
         model = LogisticRegression(C=1 / (strength * len(used)), tol=1e-8, max_iter=5000).fit(x[used], y[used])
@@ -187,7 +186,7 @@ def test_no_direction_of_wide_features_is_dropped() -> None:
 )
 def test_options_that_make_no_sense_are_refused(name: str, settings: dict) -> None:
     with pytest.raises(BadInput):
-        options.build(probes, {"name": name, **settings})
+        schema.build(probes, {"name": name, **settings})
 
 
 @pytest.mark.parametrize("name", probes.names())

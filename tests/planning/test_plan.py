@@ -9,19 +9,17 @@ from torch.profiler import ProfilerActivity, profile
 
 from openjepa.benchmarks import step as bench_step
 from openjepa.core import config as configs
-from openjepa.core import settings as plain
+from openjepa.core import settings
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, Step
 from openjepa.methods import build
-from openjepa.planning import cost as plan_step
-from openjepa.planning import data as plan_data
+from openjepa.planning import cost, data, published, summary
 from openjepa.planning import gpus as plan_gpus
 from openjepa.planning import memory as plan_memory
-from openjepa.planning import published as plan_claim
-from openjepa.planning import summary as plan_words
 from openjepa.planning.plan import plan
+from openjepa.training import setup
 
-CONFIGS = Path(__file__).parent.parent / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 # Blocks of one size, 4×4 of 8×8 patches, so that every step does the same work.
 SMALL = [
     "data.image_size=64",
@@ -33,11 +31,11 @@ SMALL = [
 
 
 def small(*words: str) -> configs.Config:
-    return build.resolve(configs.load({}, [*SMALL, *words]))
+    return setup.resolve(configs.load({}, [*SMALL, *words]))
 
 
-def counted(*words: str, num_images: int = 8, precision: str = "float32") -> plan_step.Work:
-    return plan_step.count(small(*words), num_images=num_images, precision=precision)
+def counted(*words: str, num_images: int = 8, precision: str = "float32") -> cost.Work:
+    return cost.count(small(*words), num_images=num_images, precision=precision)
 
 
 def blocks_by_hand(tokens: int, *, dim: int, depth: int) -> int:
@@ -90,10 +88,10 @@ def _peak(profiler: profile) -> int:
 
 
 def test_checkpointing_keeps_less_and_computes_the_encoder_once_more() -> None:
-    plain, checkpointed = counted(), counted("model.checkpoint_activations=true")
-    assert checkpointed.activations < plain.activations
+    settings, checkpointed = counted(), counted("model.checkpoint_activations=true")
+    assert checkpointed.activations < settings.activations
     last_layers = 3 * 2 * 16 * 64 * 256  # nobody needs their output again, so torch stops before them
-    assert checkpointed.backward - plain.backward == blocks_by_hand(16, dim=64, depth=3) - last_layers
+    assert checkpointed.backward - settings.backward == blocks_by_hand(16, dim=64, depth=3) - last_layers
 
 
 def test_memory_grows_with_the_images_and_copies_of_weights_do_not() -> None:
@@ -139,15 +137,15 @@ def test_advice_of_a_plan_that_does_not_fit_makes_it_fit(monkeypatch: pytest.Mon
     alone, of_four = plan(small()).ddp, plan(small(), gpus=4).ddp
     memory = (alone.fixed + 0.3 * alone.activations) / plan_memory.GIB / plan_memory.USABLE
     monkeypatch.setitem(plan_gpus.GPUS, "card", plan_gpus.Gpu("card", 1, 1, memory, 1))
-    said = plan_words.verdict(plan(small(), gpu="card"))
+    said = summary.verdict(plan(small(), gpu="card"))
     assert "train.accumulate=4, or" in said and "--gpus" not in said, "the buckets of DDP would not fit"
-    assert plan_words.verdict(plan(small("train.accumulate=4"), gpu="card")).startswith("fits with DDP")
+    assert summary.verdict(plan(small("train.accumulate=4"), gpu="card")).startswith("fits with DDP")
     memory += (of_four.fixed - alone.fixed) / plan_memory.GIB / plan_memory.USABLE
     monkeypatch.setitem(plan_gpus.GPUS, "card", plan_gpus.Gpu("card", 1, 1, memory, 1))
-    assert "--gpus 4" in plan_words.verdict(plan(small(), gpu="card"))
-    assert plan_words.verdict(plan(small(), gpu="card", gpus=4)).startswith("fits with DDP")
+    assert "--gpus 4" in summary.verdict(plan(small(), gpu="card"))
+    assert summary.verdict(plan(small(), gpu="card", gpus=4)).startswith("fits with DDP")
     monkeypatch.setitem(plan_gpus.GPUS, "card", plan_gpus.Gpu("card", 1, 1, memory / 100, 1))
-    assert "a smaller model" in plan_words.verdict(plan(small(), gpu="card"))
+    assert "a smaller model" in summary.verdict(plan(small(), gpu="card"))
 
 
 def test_gpus_without_bfloat16_units_are_planned_in_float32() -> None:
@@ -168,7 +166,7 @@ def test_gpus_without_bfloat16_units_are_planned_in_float32() -> None:
 )
 def test_the_number_of_pictures_is_given_counted_or_published(source: str, given: int | None, expected: int) -> None:
     config = small(f"data.source={source}")
-    assert plan_data.num_images(config, given)[0] == expected
+    assert data.num_images(config, given)[0] == expected
 
 
 # Encoder and predictor: FACTS 1.3 and 1.4. At 448 pixels the patches are 16 wide instead of 14: 180 · 1280 more weights.
@@ -183,19 +181,19 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_published_config_has_the_published_sizes(name: str) -> None:
-    config = build.resolve(configs.load(plain.read(CONFIGS / f"{name}.yaml")))
-    sizes = {name: plan_step._size(network) for name, network in build.outline(config).named_children()}
+    config = setup.resolve(configs.load(settings.read(CONFIGS / f"{name}.yaml")))
+    sizes = {name: cost._size(network) for name, network in build.outline(config).named_children()}
     encoder, predictor, epochs = PUBLISHED[name]
     assert sizes == {"context_encoder": encoder, "target_encoder": encoder, "predictor": predictor}
     assert (config.train.batch_size, config.train.epochs) == (2048, epochs)
 
 
 def test_the_published_claim_implies_a_fifth_of_the_peak() -> None:
-    config = configs.load(plain.read(CONFIGS / "imagenet/vit_h14.yaml"))
-    made = plan(config, gpus=plan_claim.NUM_GPUS, utilisation=plan_claim.implied_utilisation())
-    assert made.work.flops == pytest.approx(plan_claim.FLOPS, rel=0.001)
-    assert made.hours == pytest.approx(plan_claim.HOURS, rel=0.001)
-    assert plan_claim.implied_utilisation() == pytest.approx(0.188, abs=0.001)
+    config = configs.load(settings.read(CONFIGS / "imagenet/vit_h14.yaml"))
+    made = plan(config, gpus=published.NUM_GPUS, utilisation=published.implied_utilisation())
+    assert made.work.flops == pytest.approx(published.FLOPS, rel=0.001)
+    assert made.hours == pytest.approx(published.HOURS, rel=0.001)
+    assert published.implied_utilisation() == pytest.approx(0.188, abs=0.001)
     assert made.ddp.fits(80), "the published run had 128 images on each A100"
 
 

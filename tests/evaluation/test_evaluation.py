@@ -12,17 +12,15 @@ from torch import Tensor, nn
 
 import openjepa
 from openjepa.core.errors import BadInput, OpenJepaError
-from openjepa.data.crops import batched as transforms
-from openjepa.evaluation import candidate as subject
-from openjepa.evaluation import feature_cache as extraction
-from openjepa.evaluation import features
+from openjepa.data.crops import batched
+from openjepa.evaluation import candidate, feature_cache, features
 from openjepa.evaluation import run as evaluation
 from openjepa.evaluation.probes.logistic import Logistic
 from openjepa.models.sizes import SIZES
 from openjepa.models.vit import VisionTransformer
 from openjepa.runs import scores as scores_file
 from openjepa.runs.scores import PIXELS, RANDOM, TRAINED, Score, read
-from openjepa.weights import official as reference
+from openjepa.weights import official
 
 NUM_CLASSES = 4
 QUICK = {"linear": {"epochs": 3, "min_steps": 60, "batch_size": 32}}
@@ -143,7 +141,7 @@ def test_the_baseline_of_a_foreign_module_has_new_weights_and_leaves_the_module_
     module = Both()
     before = [parameter.clone() for parameter in module.parameters()]
     state = torch.get_rng_state()
-    fresh, again = subject.random_like(module), subject.random_like(module)
+    fresh, again = candidate.random_like(module), candidate.random_like(module)
     assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
     for (name, old), new, same in zip(module.named_parameters(), fresh.parameters(), again.parameters(), strict=True):
         # A scale of ones is where it started: noise in its place would cripple the baseline.
@@ -228,7 +226,7 @@ def test_a_small_budget_extracts_only_the_pictures_it_needs(data: str, monkeypat
     seen = []
     extract = features.extract
     monkeypatch.setattr(
-        extraction.features,
+        feature_cache.features,
         "extract",
         lambda pictures, index, *a, **k: (seen.append(len(index)), extract(pictures, index, *a, **k))[1],
     )
@@ -333,7 +331,7 @@ def test_files_are_resized_and_cropped_as_published(tmp_path: Path, monkeypatch:
     openjepa.evaluate(Camera(), f"imagenet1k:{tmp_path}", probe="knn", checks_leaks=False, uses_cache=False)
     small = Image.fromarray(noise).resize((384, 256), Image.Resampling.BILINEAR)
     cut = np.asarray(small.crop((80, 16, 304, 240))).astype(np.float32)
-    pixels = transforms.normalise(torch.from_numpy(cut).permute(2, 0, 1)[None])
+    pixels = batched.normalise(torch.from_numpy(cut).permute(2, 0, 1)[None])
     difference = (seen[-1][:1] - pixels).abs()
     assert difference.mean() < 0.03 and seen[-1].std() == pytest.approx(pixels.std().item(), rel=0.02)
 
@@ -448,7 +446,7 @@ def test_the_target_encoder_is_evaluated_unless_the_context_encoder_is_asked_for
         openjepa.evaluate(run, "scenes-count", probe="knn", encoder=which, **SMALL)[-1]
         for which in ("target", "context")
     )
-    hashes = [extraction.encoders.weights_hash(part) for part in (method.target_encoder, method.context_encoder)]
+    hashes = [feature_cache.encoders.weights_hash(part) for part in (method.target_encoder, method.context_encoder)]
     assert [target.weights, context.weights] == hashes
     assert (target.encoder, context.encoder) == ("target encoder", "context encoder")
 
@@ -478,7 +476,7 @@ def test_fresh_weights_and_official_archives_can_be_evaluated(run: Path, tmp_pat
     assert score.encoder == "fresh weights"
     method = openjepa.load(run)
     archive = tmp_path / "x.pth.tar"
-    reference.write(
+    official.write(
         archive,
         context_encoder=method.context_encoder,
         target_encoder=method.target_encoder,

@@ -43,7 +43,7 @@ def settings(*, model: Settings, method: Settings, lr: float, clip: float | None
 
 
 NANO, MICRO = {"name": "vit-nano/4"}, {"name": "vit-micro/8"}
-CIFAR = plain.read(Path(__file__).parent.parent / "configs" / "cifar10_20min.yaml")
+CIFAR = plain.read(Path(__file__).parents[2] / "configs" / "cifar10_20min.yaml")
 SMALL_DATA = {"target_centering": "position", "momentum": [0.98, 0.9995]}  # what decision 0002 is about
 
 

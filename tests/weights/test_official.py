@@ -11,8 +11,7 @@ from openjepa.core.errors import BadInput
 from openjepa.models.predictor import Predictor
 from openjepa.models.sizes import SIZES
 from openjepa.models.vit import VisionTransformer
-from openjepa.weights import huggingface
-from openjepa.weights import official as reference
+from openjepa.weights import huggingface, official
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def write_archive(path: Path, encoder: VisionTransformer) -> tuple[VisionTransfo
     for parameter in target.parameters():
         parameter.data += 0.01 * torch.randn_like(parameter)
     predictor = Predictor(dim=64, width=32, depth=2, num_heads=2)
-    reference.write(path, context_encoder=encoder, target_encoder=target, predictor=predictor, extra={"epoch": 3})
+    official.write(path, context_encoder=encoder, target_encoder=target, predictor=predictor, extra={"epoch": 3})
     return target, predictor
 
 
@@ -53,16 +52,16 @@ def test_the_official_archive_survives_a_round_trip(encoder: VisionTransformer, 
     with torch.no_grad():
         assert torch.equal(openjepa.load_encoder(path)(images), target(images))
         assert torch.equal(openjepa.load_encoder(path, which="context")(images), encoder(images))
-    archive = reference.read(path)
+    archive = official.read(path)
     assert archive["epoch"] == 3
-    again = reference.predictor_from(archive["predictor"], num_heads=2)
+    again = official.predictor_from(archive["predictor"], num_heads=2)
     for name, tensor in predictor.state_dict().items():
         assert torch.equal(again.state_dict()[name], tensor)
 
 
 def test_the_archive_has_the_official_names_and_shapes(encoder: VisionTransformer, tmp_path: Path) -> None:
     write_archive(tmp_path / "x.pth.tar", encoder)
-    archive = reference.read(tmp_path / "x.pth.tar")
+    archive = official.read(tmp_path / "x.pth.tar")
     shapes = {name: tuple(tensor.shape) for name, tensor in archive["target_encoder"].items()}
     assert shapes["module.patch_embed.proj.weight"] == (64, 3, 8, 8)
     assert shapes["module.pos_embed"] == (1, 36, 64)

@@ -8,13 +8,12 @@ from typing import Literal
 import pytest
 import torch
 
-from openjepa.core import config, schedule, seeding
-from openjepa.core import schema as options
-from openjepa.core import settings as plain
+from openjepa.core import config, schedule, schema, seeding, settings
 from openjepa.core.duration import Duration
 from openjepa.core.errors import BadInput
 from openjepa.core.registry import Registry
 from openjepa.methods import build
+from openjepa.training import setup
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,7 @@ class Part:
 
 
 def test_a_constructor_is_a_schema() -> None:
-    assert options.resolve(Part, {"limits": [0.1, "1e-1"]}, where="part") == {
+    assert schema.resolve(Part, {"limits": [0.1, "1e-1"]}, where="part") == {
         "count": 2,
         "kind": "a",
         "limits": (0.1, 0.1),
@@ -109,7 +108,7 @@ def test_a_constructor_is_a_schema() -> None:
 )
 def test_wrong_options_are_named_with_their_value(given: dict, message: str) -> None:
     with pytest.raises(BadInput) as error:
-        options.resolve(Part, given, where="part")
+        schema.resolve(Part, given, where="part")
     assert message in str(error.value)
 
 
@@ -117,7 +116,7 @@ def test_a_number_that_yaml_reads_as_text_is_still_a_number(tmp_path: Path) -> N
     """PyYAML reads 1e-6 as a string."""
     file = tmp_path / "c.yaml"
     file.write_text("optim: {lr: 1e-6}\n")
-    assert config.load(plain.read(file)).optim.lr == 1e-6
+    assert config.load(settings.read(file)).optim.lr == 1e-6
 
 
 @pytest.mark.parametrize(
@@ -155,11 +154,11 @@ def test_a_wrong_file_gets_one_clear_sentence(content: str | None, message: str,
     if content is not None:
         file.write_text(content)
     with pytest.raises(BadInput, match=message):
-        plain.read(file)
+        settings.read(file)
 
 
 def test_a_resolved_config_says_all_and_means_the_same_when_read_again() -> None:
-    resolved = build.resolve(
+    resolved = setup.resolve(
         config.load({}, ["model.name=vit-micro/8", "data.image_size=64", "method.masks.num_targets=3"])
     )
     assert resolved.method["predictor"] == {"width": 64, "depth": 3, "attention": "joint"}
@@ -167,7 +166,7 @@ def test_a_resolved_config_says_all_and_means_the_same_when_read_again() -> None
     assert resolved.monitors["loss"] == {"every": "10"}
     import yaml
 
-    again = build.resolve(config.load(yaml.safe_load(config.dump(resolved))))
+    again = setup.resolve(config.load(yaml.safe_load(config.dump(resolved))))
     assert config.dump(again) == config.dump(resolved)
 
 
@@ -175,7 +174,7 @@ def test_monitors_are_added_to_the_defaults_and_can_be_left_out() -> None:
     loaded = config.load({}, ["monitors.collapse=off", "monitors.loss.every=5"])
     others = {"throughput": {}, "prediction": {}, "gradients": {}}
     assert loaded.monitors == {"loss": {"every": 5}, "collapse": False, **others}
-    assert len(build.watchers(build.resolve(loaded), steps_per_epoch=10, total=100)) == 4
+    assert len(setup.watchers(setup.resolve(loaded), steps_per_epoch=10, total=100)) == 4
 
 
 @pytest.mark.parametrize(
@@ -191,12 +190,12 @@ def test_monitors_are_added_to_the_defaults_and_can_be_left_out() -> None:
 )
 def test_wrong_parts_are_refused_before_anything_is_written(override: str, message: str) -> None:
     with pytest.raises(BadInput) as error:
-        build.method(build.resolve(config.load({}, [override])))
+        build.method(setup.resolve(config.load({}, [override])))
     assert message in str(error.value)
 
 
 def test_differences_are_listed_by_dotted_path() -> None:
-    rows = plain.difference({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 1, "c": 5}, "e": 4})
+    rows = settings.difference({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 1, "c": 5}, "e": 4})
     assert rows == [("a.c", 2, 5), ("d", 3, None), ("e", None, 4)]
 
 

@@ -1,10 +1,11 @@
 """What each kind of part must be able to do, and the register of the parts of each kind."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, Protocol, Self
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Protocol, Self, runtime_checkable
 
 import torch
 from pydantic import AfterValidator
@@ -34,6 +35,7 @@ class Method(nn.Module, ABC):
     """A way to learn without labels. Its constructor's keyword-only arguments are its options in the config."""
 
     needs: ClassVar[EncoderNeeds] = EncoderNeeds()
+    takes_resnet: ClassVar[bool] = False  # methods of views need no patches
 
     @property
     def augmentations(self) -> tuple[Augmentation, ...]:
@@ -135,6 +137,119 @@ class SourceRequest:
     path: str | None = None
     split: str = "train"
     image_size: tuple[int, int] = (64, 64)
+
+
+# Abilities: what a part may also do. Whoever needs one asks isinstance(part, Ability); nobody guesses attributes.
+
+
+@runtime_checkable
+class HasFiles(Protocol):
+    """A source whose images are files."""
+
+    def path(self, index: int) -> Path: ...
+
+
+@runtime_checkable
+class InMemory(Protocol):
+    """A source that holds all of its images."""
+
+    @property
+    def images(self) -> Tensor:
+        """[S, 3, h, w] uint8"""
+        ...
+
+
+@runtime_checkable
+class RendersBatches(Protocol):
+    """A source that draws its images, many at once far cheaper than one by one."""
+
+    def render(self, indices: Sequence[int]) -> tuple[Tensor, dict[str, Tensor]]:
+        """-> images [B, 3, h, w] uint8, labels by name [B]"""
+        ...
+
+
+@runtime_checkable
+class HasIdentity(Protocol):
+    """A source that knows what makes an image what it is without drawing it."""
+
+    def identity(self, index: int) -> str: ...
+
+
+@runtime_checkable
+class NamesClasses(Protocol):
+    """A source that knows its classes in words."""
+
+    @property
+    def class_names(self) -> dict[str, tuple[str, ...]]:
+        """By label, in the order of the numbers."""
+        ...
+
+
+@runtime_checkable
+class DrawsMasks(Protocol):
+    """A method that hides patches."""
+
+    def masks(self, step: Step) -> Masks: ...
+
+
+@runtime_checkable
+class MeasuresDistance(Protocol):
+    """A method that compares predictions with targets; its loss is this distance."""
+
+    def distance(self, predictions: Tensor, targets: Tensor) -> Tensor:
+        """[..., D] twice -> scalar"""
+        ...
+
+
+@runtime_checkable
+class PredictsBlocks(DrawsMasks, MeasuresDistance, Protocol):
+    """A method built like I-JEPA: a predictor says what the target encoder finds at given places."""
+
+    draw_masks: MaskStrategy
+    context_encoder: nn.Module
+    predictor: nn.Module
+
+    def targets(self, images: Tensor, masks: Masks) -> Tensor:
+        """[B, 3, h, w] -> [B, M, T, D]"""
+        ...
+
+
+@runtime_checkable
+class HasLayers(Protocol):
+    """An encoder whose single blocks can be read."""
+
+    @property
+    def dim(self) -> int: ...
+
+    def pool_layers(self, images: Tensor, number: int) -> Tensor:
+        """[B, 3, h, w] -> [B, L·D]: the last L blocks, earliest first."""
+        ...
+
+
+@runtime_checkable
+class HasBlocks(Protocol):
+    """An encoder that is a stack of blocks."""
+
+    blocks: nn.ModuleList
+
+
+@runtime_checkable
+class HasImageSize(Protocol):
+    """A network that says for which images it was made."""
+
+    image_size: tuple[int, int] | int
+
+
+@runtime_checkable
+class HasPatchSize(Protocol):
+    patch_size: int
+
+
+@runtime_checkable
+class ChecksItself(Protocol):
+    """A monitor that needs something of its own, such as labelled images, and can say before the run what is missing."""
+
+    def check(self, encoder: nn.Module) -> None: ...
 
 
 mask_strategies: Registry[type[MaskStrategy]] = Registry("mask strategy", "openjepa.masks")

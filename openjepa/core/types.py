@@ -108,14 +108,23 @@ class Step:
         return seeding.generator(self.seed, purpose, self.index)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Predictions:
+    """What a method predicted for hidden patches, beside the truth; detached. With C contexts for an image B is B·C."""
+
+    predicted: Tensor  # [B, M, T, D]
+    target: Tensor  # [B, M, T, D]
+    index: Tensor  # [B, M, T] int64, which patches
+
+
 @dataclass(frozen=True)
 class LossOutput:
-    """What a training step returns: the loss, numbers to log, and tensors (detached) that monitors may look at."""
+    """What a training step returns: the loss, numbers to log, and what monitors may look at."""
 
     loss: Tensor  # scalar
     # Tensors are read when somebody looks: a GPU need not wait.
     metrics: Mapping[str, float | Tensor] = field(default_factory=dict)
-    tensors: dict[str, Tensor] = field(default_factory=dict)
+    predictions: Predictions | None = None
 
 
 @dataclass(frozen=True)

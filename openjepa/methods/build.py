@@ -1,6 +1,6 @@
 """From a Config to an encoder and a method."""
 
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import torch
 
@@ -33,7 +33,7 @@ def encoder(config: Config) -> VisionTransformer | ResNet:
 
 
 def _check_takes_resnet(config: Config, wanted: type[Method]) -> None:
-    if ResNet not in get_args(get_type_hints(wanted.__init__)["encoder"]):
+    if not wanted.takes_resnet:
         raise BadInput(
             f"{config.method['name']} needs patches, so model {config.model.name} cannot be its encoder; "
             "use a ViT, such as vit-tiny/16"

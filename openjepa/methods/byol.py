@@ -26,6 +26,8 @@ PUBLISHED_HIDDEN = 4096
 
 @methods.register("byol")
 class BYOL(Method):
+    takes_resnet = True
+
     def __init__(
         self,
         encoder: VisionTransformer | ResNet,

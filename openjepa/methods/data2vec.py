@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from openjepa.core import schedule
 from openjepa.core.config import Above, Positive, Share
 from openjepa.core.contracts import MaskOptions, Method, methods
-from openjepa.core.types import Batch, EncoderNeeds, LossOutput, Masks, Step
+from openjepa.core.types import Batch, EncoderNeeds, LossOutput, Masks, Predictions, Step
 from openjepa.masks import per_step
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn import ema, init
@@ -49,12 +49,8 @@ class Data2Vec(Method):
         targets = pick(self.targets(batch.images), hidden)  # [B, T, D]
         predictions = self.predict(batch.images, hidden, step)  # [B, T, D]
         loss = self.distance(predictions, targets)
-        looked_at = {
-            "predictions": predictions.detach()[:, None],
-            "targets": targets[:, None],
-            "target_index": masks.targets,
-        }
-        return LossOutput(loss, tensors=looked_at)
+        seen = Predictions(predicted=predictions.detach()[:, None], target=targets[:, None], index=masks.targets)
+        return LossOutput(loss, predictions=seen)
 
     def masks(self, step: Step) -> Masks:
         return per_step.of_step(self.draw_masks, step, self.student.grid)

@@ -16,7 +16,7 @@ from openjepa.core import schedule
 from openjepa.core.config import Positive, Share
 from openjepa.core.contracts import MaskOptions, Method, methods
 from openjepa.core.errors import BadInput
-from openjepa.core.types import Batch, LossOutput, Masks, Step
+from openjepa.core.types import Batch, LossOutput, Masks, Predictions, Step
 from openjepa.masks import per_step
 from openjepa.models.centering import Centring
 from openjepa.models.predictor import PredictorOptions
@@ -70,8 +70,8 @@ class IJEPA(Method):
         predictions = self.predict(batch, masks, step)  # [B, M, T, D]
         loss = self.distance(predictions, targets)
         sizes = {"masks/context_patches": _context_size(drawn), "masks/target_patches": float(masks.targets.shape[2])}
-        looked_at = {"predictions": predictions.detach(), "targets": targets.detach(), "target_index": masks.targets}
-        return LossOutput(loss, sizes, looked_at)
+        seen = Predictions(predicted=predictions.detach(), target=targets.detach(), index=masks.targets)
+        return LossOutput(loss, sizes, seen)
 
     def masks(self, step: Step) -> Masks:
         return per_step.of_step(self.draw_masks, step, self.context_encoder.grid, self.num_contexts)

@@ -22,6 +22,8 @@ COLOURS = (0.8, 0.8, 0.8, 0.2)  # brightness, contrast, saturation, hue at stren
 
 @methods.register("simclr")
 class SimCLR(Method):
+    takes_resnet = True
+
     def __init__(
         self,
         encoder: VisionTransformer | ResNet,

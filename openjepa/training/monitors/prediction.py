@@ -1,7 +1,7 @@
 """Do predictions say what a picture shows, or only what is usual at that place?
 
 skill = 1 - loss / loss of the best answer that knows the place and not the picture, in the method's own
-loss: 1 is perfect, 0 is no use made of the context. Needs the tensors "predictions", "targets" and "target_index" of
+loss: 1 is perfect, 0 is no use made of the context. Needs the `predictions` of
 the step and a method with a `distance`; without one of them it says nothing.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from openjepa.core.config import DurationField
-from openjepa.core.contracts import View, monitors
+from openjepa.core.contracts import MeasuresDistance, View, monitors
 from openjepa.core.duration import Duration
 
 MOST_IMAGES = 256  # of this process's batch: bounds time and memory
@@ -25,16 +25,16 @@ class Prediction:
     every: DurationField = Duration(2, "percent")
 
     def __call__(self, view: View) -> Iterable[tuple[str, float]]:
-        found = [view.output.tensors.get(name) for name in ("predictions", "targets", "target_index")]
-        distance = getattr(view.method, "distance", None)
-        if distance is None or any(tensor is None for tensor in found):
+        seen, method = view.output.predictions, view.method
+        if seen is None or not isinstance(method, MeasuresDistance):
             return []
-        num_images = len(view.batch.images) if view.batch is not None else len(found[0])  # type: ignore[arg-type]
+        num_images = len(view.batch.images) if view.batch is not None else len(seen.index)
         if num_images < 2:
             return []
-        predictions, targets, index = (_by_image(tensor, num_images) for tensor in found if tensor is not None)
+        found = (_by_image(tensor, num_images) for tensor in (seen.predicted, seen.target, seen.index))
+        predictions, targets, index = found
         values = {
-            "prediction/skill": skill(predictions.float(), targets.float(), index, distance),
+            "prediction/skill": skill(predictions.float(), targets.float(), index, method.distance),
             "prediction/std": spread(predictions.float(), targets.float(), index),
         }
         return [(name, value) for name, value in values.items() if math.isfinite(value)]

@@ -8,17 +8,11 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from openjepa.core import schema, settings
 from openjepa.core.duration import Duration
-
-DurationField = Annotated[Duration, BeforeValidator(Duration.parse), PlainSerializer(str)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[int, Field(ge=1)]
-Above = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Beta = Annotated[float, Field(ge=0, lt=1)]
+from openjepa.core.numbers import Above, Beta, DurationField, NotNegative, Positive, Share
 
 
 def _rising(limits: tuple[float, float]) -> tuple[float, float]:

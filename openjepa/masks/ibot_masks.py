@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from openjepa.core.config import Share
+from openjepa.core.numbers import Share
 from openjepa.core.types import Grid
 from openjepa.masks.blockwise import Blockwise
 

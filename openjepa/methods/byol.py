@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from openjepa.core import schedule
-from openjepa.core.config import Positive, Share
 from openjepa.core.contracts import Method, methods
+from openjepa.core.numbers import Positive, Share
 from openjepa.core.types import Augmentation, Batch, LossOutput, Step
 from openjepa.models import heads
 from openjepa.models.resnet import ResNet

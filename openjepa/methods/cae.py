@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from openjepa.core.config import NotNegative, Positive
 from openjepa.core.contracts import MaskOptions, Method, methods
+from openjepa.core.numbers import NotNegative, Positive
 from openjepa.core.types import Batch, EncoderNeeds, LossOutput, Masks, Step
 from openjepa.masks import per_step
 from openjepa.models.regressor import Regressor

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from openjepa.core import schedule
-from openjepa.core.config import Above, Positive, Share
 from openjepa.core.contracts import MaskOptions, Method, methods
+from openjepa.core.numbers import Above, Positive, Share
 from openjepa.core.types import Batch, EncoderNeeds, LossOutput, Masks, Predictions, Step
 from openjepa.masks import per_step
 from openjepa.models.vit import VisionTransformer

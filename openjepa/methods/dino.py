@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from openjepa.core import schedule
-from openjepa.core.config import Above, Share
 from openjepa.core.contracts import Method, methods
+from openjepa.core.numbers import Above, Share
 from openjepa.core.types import Augmentation, Batch, EncoderNeeds, LossOutput, Step
 from openjepa.machine.precision import full_precision
 from openjepa.models.heads import PrototypeOptions, information

@@ -13,12 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from openjepa.core import schedule
-from openjepa.core.config import Positive, Share
 from openjepa.core.contracts import MaskOptions, Method, methods
 from openjepa.core.errors import BadInput
+from openjepa.core.numbers import Positive, Share
 from openjepa.core.types import Batch, LossOutput, Masks, Predictions, Step
 from openjepa.masks import per_step
-from openjepa.models.centering import Centring
+from openjepa.models.centering import Centering
 from openjepa.models.predictor import PredictorOptions
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn import ema
@@ -59,9 +59,9 @@ class IJEPA(Method):
         self.target_masking = target_masking
         self.num_contexts = num_contexts  # draws of masks for each image; they share one pass of the target encoder
         self.momentum = momentum
-        self.centring: Centring | None = None
+        self.centring: Centering | None = None
         if target_centering != "none":
-            self.centring = Centring(encoder.grid.size, encoder.dim, target_centering)
+            self.centring = Centering(encoder.grid.size, encoder.dim, target_centering)
 
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
         drawn = self.masks(step)  # of B images, or of B·C with C contexts for each, image by image

@@ -10,8 +10,8 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from openjepa.core.config import Positive
 from openjepa.core.contracts import MaskOptions, Method, methods
+from openjepa.core.numbers import Positive
 from openjepa.core.types import Batch, EncoderNeeds, LossOutput, Masks, Step
 from openjepa.masks import per_step
 from openjepa.models.decoder import Decoder

@@ -14,8 +14,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from openjepa.core import schedule
-from openjepa.core.config import Above, NotNegative, Positive, Share
 from openjepa.core.contracts import Method, methods
+from openjepa.core.numbers import Above, NotNegative, Positive, Share
 from openjepa.core.types import Augmentation, Batch, EncoderNeeds, LossOutput, Step
 from openjepa.machine import distributed
 from openjepa.machine.precision import full_precision

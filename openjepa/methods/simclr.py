@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from openjepa.core.config import Above, NotNegative, Positive, Share
 from openjepa.core.contracts import Method, methods
+from openjepa.core.numbers import Above, NotNegative, Positive, Share
 from openjepa.core.types import Augmentation, Batch, LossOutput, Step
 from openjepa.machine import distributed
 from openjepa.machine.precision import full_precision

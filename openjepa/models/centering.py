@@ -19,7 +19,7 @@ RIDGE = 0.1  # of the mean spread: directions far below it are noise and are not
 REFRESH = 10  # steps between two whitening maps: they change slowly, and take a second at D = 1280
 
 
-class Centring(nn.Module):
+class Centering(nn.Module):
     mean: Tensor  # [N, D], what a place has on average over images
     covariance: Tensor  # [D, D], of tokens without that
     whitener: Tensor  # [D, D], symmetric: covariance to the power -1/2

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from openjepa.core.config import Positive
+from openjepa.core.numbers import Positive
 from openjepa.machine.precision import full_precision
 from openjepa.models.batchnorm import BatchNorm
 from openjepa.models.vit import VisionTransformer

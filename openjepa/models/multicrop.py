@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from openjepa.core.config import Positive, Share
+from openjepa.core.numbers import Positive, Share
 from openjepa.core.types import Augmentation
 from openjepa.models.vit import VisionTransformer
 

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from openjepa.core.config import Positive
+from openjepa.core.numbers import Positive
 from openjepa.core.types import Grid, Masks
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn import init, positions

@@ -12,7 +12,7 @@ from openjepa.core import schedule
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, Masks, Step
 from openjepa.methods.ijepa import IJEPA
-from openjepa.models.centering import RIDGE, Centring, inverse_root
+from openjepa.models.centering import RIDGE, Centering, inverse_root
 from openjepa.models.predictor import PredictorOptions
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn.positions import sincos
@@ -212,7 +212,7 @@ def test_the_centre_is_saved_and_evaluation_does_not_move_it(tiny_encoder) -> No
 
 def test_whitened_targets_spread_alike_in_every_direction() -> None:
     """Tokens with one loud direction: after the first update their covariance is close to a multiple of the identity."""
-    centring = Centring(64, 16, "whiten")
+    centring = Centering(64, 16, "whiten")
     generator = torch.Generator().manual_seed(0)
     mixing = torch.randn(16, 16, generator=generator)
     tokens = torch.randn(64, 64, 16, generator=generator) @ mixing + torch.randn(64, 16, generator=generator)
@@ -226,7 +226,7 @@ def test_whitened_targets_spread_alike_in_every_direction() -> None:
 
 def test_a_batch_in_parts_is_whitened_like_the_batch() -> None:
     """Each part has a mean of its own; only that of all counts. Against torch.cov of what is left of each place."""
-    whole, parts = Centring(4, 6, "whiten"), Centring(4, 6, "whiten")
+    whole, parts = Centering(4, 6, "whiten"), Centering(4, 6, "whiten")
     for index in range(2):
         tokens = torch.randn(8, 4, 6, generator=torch.Generator().manual_seed(index)) + 3 * torch.randn(4, 6)
         whole(tokens)
@@ -242,7 +242,7 @@ def test_a_batch_in_parts_is_whitened_like_the_batch() -> None:
 
 
 def test_whitening_stays_in_float32_under_autocast() -> None:
-    centring, tokens = Centring(4, 16, "whiten"), torch.randn(8, 4, 16)
+    centring, tokens = Centering(4, 16, "whiten"), torch.randn(8, 4, 16)
     with torch.autocast("cpu", torch.bfloat16):
         assert centring(tokens.bfloat16()).dtype == torch.float32
         assert centring.new_covariance.dtype == torch.float32

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from openjepa.core import schedule, seeding
-from openjepa.core.config import Above, NotNegative, Positive, Share
 from openjepa.core.errors import BadInput, OpenJepaError
+from openjepa.core.numbers import Above, NotNegative, Positive, Share
 from openjepa.data.batches.from_arrays import Pictures
 from openjepa.data.crops.evaluation import Preparation
 from openjepa.evaluation import encoders

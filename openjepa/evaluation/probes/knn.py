@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from openjepa.core.config import Above, Positive
 from openjepa.core.contracts import Probe, probes
+from openjepa.core.numbers import Above, Positive
 from openjepa.core.types import Features
 
 RIDGE = 1e-3  # of the mean spread; a hundred times that was worse (38 instead of 42 %)

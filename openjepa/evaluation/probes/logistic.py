@@ -14,8 +14,8 @@ from pydantic import Field
 from torch import Tensor
 
 from openjepa.core import seeding
-from openjepa.core.config import Above, Positive
 from openjepa.core.contracts import Probe, probes
+from openjepa.core.numbers import Above, Positive
 from openjepa.core.types import Features
 from openjepa.data import splits
 

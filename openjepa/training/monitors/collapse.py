@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from openjepa.core.config import DurationField
 from openjepa.core.contracts import View, monitors
 from openjepa.core.duration import Duration
+from openjepa.core.numbers import DurationField
 from openjepa.evaluation import encoders
 from openjepa.models.vit import VisionTransformer
 

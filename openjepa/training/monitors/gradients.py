@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from openjepa.core.config import DurationField
 from openjepa.core.contracts import View, monitors
 from openjepa.core.duration import Duration
+from openjepa.core.numbers import DurationField
 
 
 @monitors.register("gradients")

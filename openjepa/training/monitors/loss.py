@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from openjepa.core.config import DurationField
 from openjepa.core.contracts import View, monitors
 from openjepa.core.duration import Duration
+from openjepa.core.numbers import DurationField
 from openjepa.machine import distributed
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from openjepa.core.config import DurationField
 from openjepa.core.contracts import MeasuresDistance, View, monitors
 from openjepa.core.duration import Duration
+from openjepa.core.numbers import DurationField
 
 MOST_IMAGES = 256  # of this process's batch: bounds time and memory
 Distance = Callable[[Tensor, Tensor], Tensor]  # [..., D] twice -> scalar

@@ -14,10 +14,10 @@ import torch
 from pydantic import AfterValidator, Field
 from torch import nn
 
-from openjepa.core.config import DurationField, Positive
 from openjepa.core.contracts import View, monitors, probes
 from openjepa.core.duration import Duration
 from openjepa.core.errors import BadInput
+from openjepa.core.numbers import DurationField, Positive
 from openjepa.core.types import Features
 from openjepa.data.batches.from_arrays import Raw
 from openjepa.data.crops.evaluation import Preparation

@@ -16,9 +16,9 @@ from pydantic import Field
 from torch import Tensor
 
 from openjepa.core import schedule, seeding
-from openjepa.core.config import Above, NotNegative, Positive, Share
 from openjepa.core.contracts import Probe, probes
 from openjepa.core.errors import OpenJepaError
+from openjepa.core.numbers import Above, NotNegative, Positive, Share
 from openjepa.core.types import Features
 from openjepa.data import splits
 from openjepa.evaluation.probes.linear.head_grid import Norm, Setting, Source, Stack, inputs

@@ -10,7 +10,7 @@ import openjepa
 ROOT = Path(openjepa.__file__).parent
 ROW = (
     *("core", "machine", "runs", "nn", "masks", "data", "models", "methods", "weights", "evaluation", "training"),
-    *("planning", "report", "studies", "benchmarks", "cli"),
+    *("checks", "planning", "report", "studies", "benchmarks", "cli"),
 )
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
 

@@ -1,111 +1,122 @@
-"""What every registered method must do; a new one is tested here before its author writes a test."""
+"""Every registered method keeps its promises (openjepa/checks/methods.py), and a broken promise is noticed."""
 
-import copy
-import math
+from dataclasses import replace
 
 import pytest
 import torch
-import torch.nn.functional as F
+from torch import nn
 
-from conftest import TINY
-from openjepa.core import schema, seeding
+from openjepa import checks
 from openjepa.core.contracts import Method, methods
-from openjepa.core.types import Batch, Step
+from openjepa.core.types import Batch, LossOutput, Step
 from openjepa.models.vit import VisionTransformer
-
-NAMES = methods.names()
-
-
-def make(name: str) -> Method:
-    torch.manual_seed(0)
-    encoder = VisionTransformer(TINY, patch_size=4, image_size=(32, 32), patch_init=0.2, needs=methods[name].needs)
-    return schema.build(methods, {"name": name}, encoder).train()
+from openjepa.nn.patches import patchify
 
 
-def batch(method: Method, number: int = 8) -> Batch:
-    """Noise; the views of an image are the same noise, shrunk, with a little of their own."""
-    generator = torch.Generator().manual_seed(1)
-    images = torch.randn(number, 3, 32, 32, generator=generator)
-    shrunk = [F.interpolate(images, size=view.size, mode="area") for view in method.augmentations]
-    views = tuple(view + 0.3 * torch.randn(view.shape, generator=generator) for view in shrunk)
-    return Batch(images, torch.arange(number), views)
+@pytest.mark.parametrize("name", methods.names())
+def test_a_registered_method_keeps_its_promises(name: str) -> None:
+    checks.method(methods[name])
 
 
-def step(index: int = 0, total: int = 30) -> Step:
-    return Step(index, total, seed=3, batch_size=8, rows=slice(0, 8))
+class Good(Method):
+    """Predicts the pixels of noisy images."""
+
+    def __init__(self, encoder: VisionTransformer, *, weight: float = 1.0) -> None:
+        super().__init__()
+        self.backbone = encoder
+        self.decoder = nn.Linear(encoder.dim, encoder.patch_embed.in_features)
+        self.weight = weight
+        self.register_buffer("center", torch.zeros(()))
+
+    def training_step(self, batch: Batch, step: Step) -> LossOutput:
+        noise = self.noise(batch.images.shape, step)
+        error = self.decoder(self.backbone(batch.images + noise)) - patchify(batch.images, self.backbone.patch_size)
+        return LossOutput(self.weight * error.square().mean())
+
+    def noise(self, shape: torch.Size, step: Step) -> torch.Tensor:
+        return 0.1 * torch.randn(shape, generator=step.generator("noise"))
+
+    @property
+    def encoder(self) -> nn.Module:
+        return self.backbone
 
 
-def train(method: Method, num_steps: int) -> list[float]:
-    optimizer = torch.optim.AdamW([p for p in method.parameters() if p.requires_grad], lr=3e-3)
-    losses = []
-    for index in range(num_steps):
-        loss = method(batch(method), step(index)).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        method.after_update(step(index))
-        losses.append(loss.item())
-    return losses
+class WithoutEnd(Good):
+    def training_step(self, batch: Batch, step: Step) -> LossOutput:
+        loss = super().training_step(batch, step).loss
+        return LossOutput(loss / 0 if step.index == 20 else loss)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_loss_is_finite_and_falls_on_a_tiny_run(name: str) -> None:
-    """Against the targets and centres of the end: with those moving, the loss of a method that learns may well rise."""
-    method = make(name)
-    first = {key: value.detach().clone() for key, value in method.named_parameters() if value.requires_grad}
-    losses = train(method, 30)
-    assert all(math.isfinite(loss) for loss in losses)
-    trained = method(batch(method), step(29)).loss.item()
-    method.load_state_dict(first, strict=False)
-    assert trained < 0.99 * method(batch(method), step(29)).loss.item()
+class Ascending(Good):
+    def training_step(self, batch: Batch, step: Step) -> LossOutput:
+        loss = super().training_step(batch, step).loss
+        return LossOutput(2 * loss.detach() - loss)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_trained_parameter_receives_a_gradient_and_no_other_does(name: str) -> None:
-    method = make(name)
-    method(batch(method), step(5)).loss.backward()  # at first some keep a part of their head still
-    for parameter_name, parameter in method.named_parameters():
-        if parameter.requires_grad:
-            assert parameter.grad is not None and parameter.grad.abs().sum() > 0, parameter_name
-        else:
-            assert parameter.grad is None, parameter_name
+class WithIdleWeights(Good):
+    def __init__(self, encoder: VisionTransformer) -> None:
+        super().__init__(encoder)
+        self.idle = nn.Linear(2, 2)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_step_is_a_function_of_its_index(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    method, purposes = make(name), []
-    drawn = seeding.generator
-    monkeypatch.setattr(seeding, "generator", lambda *given: purposes.append(given[1]) or drawn(*given))
-    first, again, other = (copy.deepcopy(method)(batch(method), step(index)).loss for index in (14, 14, 15))
-    assert torch.equal(first, again)
-    if purposes:
-        assert not torch.equal(first, other), f"{purposes[0]} is drawn anew in every step"
+class WithGlobalNoise(Good):
+    def noise(self, shape: torch.Size, step: Step) -> torch.Tensor:
+        return torch.randn(shape)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_state_survives_a_round_trip(name: str) -> None:
-    """Training on after loading the state gives what training on without it gives, bit for bit."""
-    method = make(name)
-    train(method, 3)
-    other = make(name)
-    other.load_state_dict(method.state_dict())
-    assert train(method, 2) == train(other, 2)
+class WithOneNoise(Good):
+    def noise(self, shape: torch.Size, step: Step) -> torch.Tensor:
+        return super().noise(shape, replace(step, index=0))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_encoder_maps_images_to_tokens_and_vectors(name: str) -> None:
-    method = make(name)
-    images = batch(method).images
-    assert method.encoder(images).shape == (8, 64, 16) and method.learner(images).shape == (8, 64, 16)
-    assert method.encoder.pool(images).shape == (8, 16)
+class WithHiddenState(Good):
+    def after_update(self, step: Step) -> None:
+        self.weight *= 1.1
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_what_is_not_trained_follows_only_after_the_update(name: str) -> None:
-    """Teachers, targets and centres stay during a step and move after it, if there are any."""
-    method = make(name)
-    before = copy.deepcopy(method.state_dict())
-    method(batch(method), step(5)).loss.backward()
-    of_batch_norm = ("running_mean", "running_var", "num_batches_tracked")
-    for key, value in method.state_dict().items():
-        assert torch.equal(value, before[key]) or key.endswith(of_batch_norm), key
+class MovingEarly(Good):
+    def training_step(self, batch: Batch, step: Step) -> LossOutput:
+        self.center += batch.images.mean()
+        return super().training_step(batch, step)
+
+
+class WithoutTokens(Good):
+    @property
+    def encoder(self) -> nn.Module:
+        return nn.Sequential(self.backbone, nn.Flatten(1))
+
+
+class WithWidePool(Good):
+    @property
+    def encoder(self) -> nn.Module:
+        return Pooled(self.backbone)
+
+
+class Pooled(nn.Sequential):
+    def pool(self, images: torch.Tensor) -> torch.Tensor:
+        return self(images).flatten(1)
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        (WithoutEnd, "not finite"),
+        (Ascending, "leave the loss at"),
+        (WithIdleWeights, "idle.weight gets no gradient"),
+        (WithGlobalNoise, "twice gives two losses"),
+        (WithOneNoise, 'the same draws for "noise"'),
+        (WithHiddenState, "resumed run differs"),
+        (MovingEarly, "center changes during the step"),
+        (WithoutTokens, r"encoder\(images\) is \[8, 1024\]"),
+        (WithWidePool, r"encoder.pool\(images\) is \[8, 1024\]"),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else "",
+)
+def test_a_broken_promise_is_noticed(part: type[Method], message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        checks.method(part)
+
+
+def test_the_good_method_is_passed_with_and_without_options() -> None:
+    checks.method(Good)
+    checks.method(Good, {"weight": 2})

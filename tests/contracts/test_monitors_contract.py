@@ -1,50 +1,63 @@
-"""What every registered monitor must do: yield ("area/name", number) and change nothing."""
+"""Every registered monitor keeps its promises (openjepa/checks/monitors.py), and a broken promise is noticed."""
 
-import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 import torch
 
+from openjepa import checks
 from openjepa.core.contracts import View, monitors
-from openjepa.core.types import Batch, Step
-from openjepa.methods.ijepa import IJEPA
-
-NAMES = monitors.names()
+from openjepa.core.duration import Duration
 
 
-def view(encoder) -> View:
-    method = IJEPA(encoder)
-    step = Step(5, 100, seed=0, batch_size=8, rows=slice(0, 8))
-    batch = Batch(torch.randn(8, 3, 32, 32), torch.arange(8))
-    output = method(batch, step)
-    output.loss.backward()
-    return View(
-        step,
-        method,
-        output,
-        gradient_norm=0.5,
-        lr=1e-3,
-        weight_decay=0.04,
-        step_seconds=0.1,
-        wait_seconds=0.01,
-        batch=batch,
-    )
+@pytest.mark.parametrize("name", monitors.names())
+def test_a_registered_monitor_keeps_its_promises(name: str) -> None:
+    checks.monitor(monitors[name])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_monitor_yields_paths_and_finite_numbers(name: str, tiny_encoder) -> None:
-    values = dict(monitors[name]()(view(tiny_encoder)))
-    assert values
-    for path, value in values.items():
-        assert path.count("/") == 1 and isinstance(value, float) and math.isfinite(value), path
+@dataclass(frozen=True)
+class Made:
+    """A monitor from a function of a view."""
+
+    values: Callable[[View], dict]
+    every: object = Duration(1)
+
+    def __call__(self, view: View):
+        return self.values(view).items()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_monitor_changes_no_weight_and_no_random_state(name: str, tiny_encoder) -> None:
-    seen = view(tiny_encoder)
-    weights = {key: value.clone() for key, value in seen.method.state_dict().items()}
-    random_state, was_training = torch.get_rng_state(), seen.method.training
-    list(monitors[name]()(seen))
-    assert torch.equal(random_state, torch.get_rng_state()) and seen.method.training == was_training
-    for key, value in seen.method.state_dict().items():
-        assert torch.equal(value, weights[key]), key
+def pull(view: View) -> dict:
+    next(view.method.parameters()).data += 1
+    return {"a/b": 1.0}
+
+
+def draw(view: View) -> dict:
+    return {"a/b": torch.rand(1).item()}
+
+
+def switch(view: View) -> dict:
+    view.method.eval()
+    return {"a/b": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (lambda view: {}, "yields nothing"),
+        (lambda view: {"loss": 1.0}, '"loss" is not of the form area/name'),
+        (lambda view: {"a/b": 1}, "a/b is 1; expected a finite float"),
+        (lambda view: {"a/b": float("nan")}, "a/b is nan; expected a finite float"),
+        (pull, "the monitor changes context_encoder"),
+        (draw, "global generator"),
+        (switch, "between train and eval"),
+    ],
+)
+def test_a_broken_promise_is_noticed(values: Callable[[View], dict], message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        checks.monitor(lambda: Made(values))
+
+
+def test_a_monitor_without_a_duration_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="expected a Duration"):
+        checks.monitor(lambda: Made(lambda view: {"a/b": 1.0}, every=3))

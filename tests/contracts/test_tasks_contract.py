@@ -1,11 +1,11 @@
-"""What every registered task must be: options that its probes know, a source that exists, a question in words."""
+"""Every registered task keeps its promises (openjepa/checks/tasks.py), and a broken promise is noticed."""
 
 import pytest
 
+from openjepa import checks
 from openjepa.core import schema
-from openjepa.core.contracts import probes, sources
 from openjepa.evaluation.probes.linear.linear import Linear
-from openjepa.evaluation.tasks.definition import tasks
+from openjepa.evaluation.tasks.definition import Definition, tasks
 from openjepa.evaluation.tasks.task import open_task
 
 NAMES = tasks.names()
@@ -21,12 +21,25 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_task_names_a_source_and_probes_that_exist(name: str) -> None:
-    definition = tasks[name]
-    assert definition.source in sources and definition.about and definition.probes
-    assert all(probe in probes for probe in definition.probes)
-    assert schema.resolve(Linear, definition.linear, where=name)
-    assert definition.is_embedded or definition.places or name == "folder"
+def test_a_registered_task_keeps_its_promises_and_can_be_found_below_a_data_root(name: str) -> None:
+    checks.task(tasks[name])
+    assert tasks[name].is_embedded or tasks[name].places or name == "folder"
+
+
+@pytest.mark.parametrize(
+    ("definition", "message"),
+    [
+        (Definition("", "folder"), "does not say what it asks"),
+        (Definition("which class", "foldr"), 'no data source "foldr"'),
+        (Definition("which class", "folder", probes=()), "names no probe"),
+        (Definition("which class", "folder", probes=("knn", "kn")), 'no probe "kn"'),
+        (Definition("which class", "folder", linear={"epoch": 3}), 'unknown setting "linear.epoch"'),
+        (Definition("how many", "scenes", "counts", is_embedded=True), 'scenes has no label "counts"'),
+    ],
+)
+def test_a_broken_promise_is_noticed(definition: Definition, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        checks.task(definition)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -52,6 +65,6 @@ def test_an_embedded_task_opens_without_any_data(name: str) -> None:
     assert task.num_classes >= 2 and int(task.train.labels.max()) < task.num_classes
 
 
-def test_small_encoders_see_all_of_a_small_picture() -> None:
+def test_small_encoders_see_all_of_a_small_image() -> None:
     assert tasks["cifar100"].preparation((32, 32)).crop == 1.0
     assert tasks["imagenet1k"].preparation((64, 64)).crop == 0.875

@@ -8,7 +8,8 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from contracts.test_methods_contract import NAMES, batch, make
+from openjepa.checks.methods import batch, build
+from openjepa.core.contracts import methods
 from openjepa.core.types import Batch, Step
 from openjepa.machine import distributed
 
@@ -19,13 +20,13 @@ SHARE = 2e-3  # of how far a weight moved: batch norm and low temperatures enlar
 
 def trained(name: str, rows: slice) -> dict[str, torch.Tensor]:
     """Weights after a few steps of plain gradient descent, which leaves rounding noise as small as it is."""
-    method = make(name)
+    method = build(methods[name])
     wrapped = distributed.wrap(method)
     optimizer = torch.optim.SGD([p for p in method.parameters() if p.requires_grad], lr=0.05)
     whole = batch(method, SIZE)
     part = Batch(whole.images[rows], whole.index[rows], tuple(view[rows] for view in whole.views))
     for index in range(STEPS):
-        step = Step(index, 30, seed=3, batch_size=SIZE, rows=rows)
+        step = Step(index=index, total=30, seed=3, batch_size=SIZE, rows=rows)
         loss = wrapped(part, step).loss
         optimizer.zero_grad()
         loss.backward()
@@ -38,7 +39,7 @@ def worker(rank: int, port: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
     half = SIZE // 2
-    for name in NAMES:
+    for name in methods.names():
         torch.save(trained(name, slice(rank * half, (rank + 1) * half)), Path(folder) / f"{name}-{rank}.pt")
     dist.destroy_process_group()
 
@@ -53,10 +54,10 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", methods.names())
 def test_two_processes_train_the_same_model_as_one(name: str, shared: Path) -> None:
     alone = trained(name, slice(0, SIZE))
-    untrained = make(name).state_dict()
+    untrained = build(methods[name]).state_dict()
     first, second = (torch.load(shared / f"{name}-{rank}.pt") for rank in range(2))
     moves = []
     for key, value in alone.items():

@@ -1,4 +1,4 @@
-"""What each kind of part must be able to do, and the register of the parts of each kind."""
+"""What each kind of part must be able to do, and the registry of each kind."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ class MaskStrategy(Protocol):
 
 
 class Encoder(Protocol):
-    """What evaluation and visualisation use: images [B, 3, h, w] -> tokens [B, N, D], and one vector an image."""
+    """What evaluation and visualisation use: images [B, 3, h, w] -> tokens [B, N, D], and one vector per image."""
 
     def __call__(self, images: Tensor) -> Tensor: ...
 
@@ -39,20 +39,20 @@ class Method(nn.Module, ABC):
 
     @property
     def augmentations(self) -> tuple[Augmentation, ...]:
-        """How each view of an image is made. None: one crop as the data section says, with its colours as they are."""
+        """How each view of an image is made. Empty: one crop with the settings of the data section, colours unchanged."""
         return ()
 
     @abstractmethod
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
-        """The whole method: a batch in, a loss out."""
+        """The whole method: batch in, loss out."""
 
     def after_update(self, step: Step) -> None:
-        """What follows the optimiser, such as a moving average."""
+        """Runs after the optimiser step; moves a teacher, a running mean."""
 
     @classmethod
-    def complete(cls, given: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
-        """Options whose default depends on the encoder get their value, so that a run's config says all."""
-        return given
+    def complete(cls, options: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
+        """Fills in options whose default depends on the encoder, so that a run's config lists every value."""
+        return options
 
     @property
     @abstractmethod
@@ -61,16 +61,16 @@ class Method(nn.Module, ABC):
 
     @property
     def learner(self) -> nn.Module:
-        """The encoder that gradients reach (for I-JEPA the context encoder); mostly it is the one that is evaluated."""
+        """The encoder that gradients reach (for I-JEPA the context encoder); usually the one that is evaluated."""
         return self.encoder
 
     @property
     def tuned_encoder(self) -> nn.Module:
-        """What fine-tuning starts from; SimCLR v2 keeps the first layer of its head."""
+        """What fine-tuning starts from; SimCLR v2 adds the first layer of its head."""
         return self.encoder
 
     def forward(self, batch: Batch, step: Step) -> LossOutput:
-        return self.training_step(batch, step)  # DistributedDataParallel listens to forward
+        return self.training_step(batch, step)  # DistributedDataParallel hooks into forward
 
 
 class Probe(ABC):
@@ -88,7 +88,7 @@ class Probe(ABC):
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """What `fit` chose on held-out training data, for the record: a strength, a head."""
+        """What `fit` chose on held-out training data, such as a strength or a head; saved with the score."""
         return {}
 
 
@@ -115,14 +115,14 @@ class Monitor(Protocol):
 
 
 class Source(Protocol):
-    """A map-style set of pictures. `[index]` raises BrokenImage for a picture that cannot be decoded."""
+    """A map-style set of images. `[index]` raises BrokenImage for an image that cannot be decoded."""
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int) -> Sample: ...
 
     def all_labels(self) -> dict[str, Tensor]:
-        """Every label by name, each [S] int64, without decoding a picture; empty for unlabelled sources."""
+        """Every label by name, each [S] int64, without decoding an image; empty for unlabelled sources."""
         ...
 
     def fingerprint(self) -> str:
@@ -132,14 +132,14 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class SourceRequest:
-    """What a user asked of a source: `name:path`, a split, and the image size that training will use."""
+    """What to open: the path of `name:path`, a split, and the image size that training will use."""
 
     path: str | None = None
     split: str = "train"
     image_size: tuple[int, int] = (64, 64)
 
 
-# Abilities: what a part may also do. Whoever needs one asks isinstance(part, Ability); nobody guesses attributes.
+# Abilities: what a part may also do. Code that needs one tests isinstance(part, Ability) and never guesses attributes.
 
 
 @runtime_checkable
@@ -161,7 +161,7 @@ class InMemory(Protocol):
 
 @runtime_checkable
 class RendersBatches(Protocol):
-    """A source that draws its images, many at once far cheaper than one by one."""
+    """A source that renders its images, a batch far cheaper than one by one."""
 
     def render(self, indices: Sequence[int]) -> tuple[Tensor, dict[str, Tensor]]:
         """-> images [B, 3, h, w] uint8, labels by name [B]"""
@@ -170,18 +170,18 @@ class RendersBatches(Protocol):
 
 @runtime_checkable
 class HasIdentity(Protocol):
-    """A source that knows what makes an image what it is without drawing it."""
+    """A source that can tell its images apart without rendering them."""
 
     def identity(self, index: int) -> str: ...
 
 
 @runtime_checkable
 class NamesClasses(Protocol):
-    """A source that knows its classes in words."""
+    """A source that knows the names of its classes."""
 
     @property
     def class_names(self) -> dict[str, tuple[str, ...]]:
-        """By label, in the order of the numbers."""
+        """By label; the name of class i is at index i."""
         ...
 
 
@@ -203,7 +203,7 @@ class MeasuresDistance(Protocol):
 
 @runtime_checkable
 class PredictsBlocks(DrawsMasks, MeasuresDistance, Protocol):
-    """A method built like I-JEPA: a predictor says what the target encoder finds at given places."""
+    """A method built like I-JEPA: a predictor guesses the target encoder's output at given patches."""
 
     draw_masks: MaskStrategy
     context_encoder: nn.Module
@@ -216,7 +216,7 @@ class PredictsBlocks(DrawsMasks, MeasuresDistance, Protocol):
 
 @runtime_checkable
 class HasLayers(Protocol):
-    """An encoder whose single blocks can be read."""
+    """An encoder that gives the output of each block."""
 
     @property
     def dim(self) -> int: ...
@@ -235,7 +235,7 @@ class HasBlocks(Protocol):
 
 @runtime_checkable
 class HasImageSize(Protocol):
-    """A network that says for which images it was made."""
+    """A network that knows the size of its training images."""
 
     image_size: tuple[int, int] | int
 
@@ -247,7 +247,7 @@ class HasPatchSize(Protocol):
 
 @runtime_checkable
 class ChecksItself(Protocol):
-    """A monitor that needs something of its own, such as labelled images, and can say before the run what is missing."""
+    """A monitor that needs its own data, such as labelled images, and checks before the run that they are there."""
 
     def check(self, encoder: nn.Module) -> None: ...
 

@@ -30,42 +30,41 @@ def schema(part: type) -> type[BaseModel]:
 
 def resolve(part: type, values: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     """Checked values with every default filled in; `where` is the dotted path that messages name."""
-    model = validate(schema(part), _over_defaults(part, values), where=where)
-    return {name: getattr(model, name) for name in type(model).model_fields}
+    return dict(validate(schema(part), _over_defaults(part, values), where=where))
 
 
 def _over_defaults(part: type, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A section that is given in part keeps the rest of the part's own default, unless it names another part."""
+    """A section that sets some keys keeps the part's defaults for the others, unless it names another part."""
     if not isinstance(values, Mapping):
         return values
     defaults = {name: plain(parameter.default) for name, parameter in inspect.signature(part).parameters.items()}
     return {name: _over(defaults.get(name), value) for name, value in values.items()}
 
 
-def _over(default: Any, given: Any) -> Any:
-    if not isinstance(default, Mapping) or not isinstance(given, Mapping):
-        return given
-    is_another = given.get("name", default.get("name")) != default.get("name")
-    return given if is_another else {**default, **given}
+def _over(default: Any, value: Any) -> Any:
+    if not isinstance(default, Mapping) or not isinstance(value, Mapping):
+        return value
+    is_another = value.get("name", default.get("name")) != default.get("name")
+    return value if is_another else {**default, **value}
 
 
 def resolve_named(registry: Registry[Any], values: Mapping[str, Any], default: str | None = None) -> dict[str, Any]:
     """{name: …, options…} of a registered part, checked and completed; without a name it is the default part."""
-    given = dict(values)
-    name = given.pop("name", default)
+    options = dict(values)
+    name = options.pop("name", default)
     if name is None:
         raise BadInput(f'a {registry.kind} needs a name, such as "{registry.names()[0]}"')
-    return {"name": name, **resolve(registry[name], given, where="")}
+    return {"name": name, **resolve(registry[name], options, where="")}
 
 
 def build(registry: Registry[Any], values: Mapping[str, Any], *arguments: Any) -> Any:
     """The part itself from {name: …, options…}; `arguments` are its positional ones."""
-    given = resolve_named(registry, values)
-    return registry[given.pop("name")](*arguments, **given)
+    options = resolve_named(registry, values)
+    return registry[options.pop("name")](*arguments, **options)
 
 
 def plain(value: Any) -> Any:
-    """Options as YAML can hold them: durations as text, dataclasses as mappings, tuples as lists."""
+    """Options as YAML can store them: durations as text, dataclasses as mappings, tuples as lists."""
     if isinstance(value, Duration):
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -76,7 +75,7 @@ def plain(value: Any) -> Any:
 
 
 def validate(model: type[BaseModel], values: Mapping[str, Any], *, where: str = "") -> Any:
-    """`model` from plain values, or one BadInput sentence about the first thing that is wrong."""
+    """`model` from plain values, or a BadInput that names the first invalid value."""
     if not isinstance(values, Mapping):
         raise BadInput(f'{where or "the config"} is "{values}"; expected a section with keys')
     try:
@@ -98,9 +97,9 @@ def _sentence(error: ValidationError, model: type[BaseModel], where: str) -> str
 
 
 def _keys_at(model: Any, path: tuple[int | str, ...]) -> list[str]:
-    """The keys that would have been right where the unknown one stood."""
+    """The known keys of the section at this path."""
     for part in path:
         model = model.model_fields[part].annotation
-    if hasattr(model, "model_fields"):
+    if isinstance(model, type) and issubclass(model, BaseModel):
         return list(model.model_fields)
-    return list(getattr(model, "__dataclass_fields__", {}))
+    return [field.name for field in dataclasses.fields(model)] if dataclasses.is_dataclass(model) else []

@@ -1,4 +1,4 @@
-"""Settings as plain values, before they are checked: a YAML file, words by dotted path, what differs."""
+"""Settings as plain values, before they are checked: read a YAML file, set by dotted path, compare."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,7 +45,7 @@ def put(values: dict[str, Any], path: str, value: Any) -> None:
 
 
 def has(values: Mapping[str, Any], path: str) -> bool:
-    """Whether something stands at this dotted path."""
+    """Whether there is a value at this dotted path."""
     for key in path.split("."):
         if not isinstance(values, Mapping) or key not in values:
             return False
@@ -72,7 +72,7 @@ def copied(values: Any) -> Any:
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any, Any]]:
-    """(dotted path, old value, new value) for everything that differs."""
+    """(dotted path, old value, new value) of each setting that differs."""
     rows = []
     for key in dict.fromkeys([*old, *new]):
         before, after = old.get(key), new.get(key)

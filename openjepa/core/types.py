@@ -34,7 +34,7 @@ class Masks:
 
     context: Tensor  # [B, K] int64
     targets: Tensor  # [B, M, T] int64
-    context_valid: Tensor | None = None  # [B, K] bool; False marks padding; None: every place is real
+    context_valid: Tensor | None = None  # [B, K] bool; False marks padding; None: no padding
 
     def rows(self, rows: slice) -> "Masks":
         """The masks of some images of the batch."""
@@ -48,7 +48,7 @@ class Masks:
 
 @dataclass(frozen=True)
 class Sample:
-    """One picture of a source, with the labels that come with it (none for an unlabelled folder)."""
+    """One image of a source with its labels (none for an unlabelled folder)."""
 
     image: Tensor  # [3, h, w] uint8
     labels: dict[str, int] = field(default_factory=dict)
@@ -56,10 +56,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """How one view of an image is made: a random crop, then changes of its colours, each by chance (SimCLR, section 3)."""
+    """How one view of an image is made: a random crop, then random changes of its colours (SimCLR, section 3)."""
 
     size: tuple[int, int]  # height and width of the view
-    scale: tuple[float, float] = (0.08, 1.0)  # share of the picture's area
+    scale: tuple[float, float] = (0.08, 1.0)  # share of the image's area
     aspect: tuple[float, float] = (3 / 4, 4 / 3)
     flip: bool = True
     jitter: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)  # brightness, contrast, saturation, hue
@@ -71,11 +71,11 @@ class Augmentation:
 
 @dataclass(frozen=True)
 class EncoderNeeds:
-    """What a method wants of a vision transformer besides patch tokens. I-JEPA wants nothing."""
+    """What a method needs from a vision transformer besides patch tokens; I-JEPA needs nothing."""
 
-    class_token: bool = False  # one more token, which may come to summarise the image
-    mask_token: bool = False  # a learned token that may stand in the place of a hidden patch
-    # A small crop's places span the range of the usual grid, as interpolated ones would.
+    class_token: bool = False  # one more token, which can learn to summarise the image
+    mask_token: bool = False  # a learned token that replaces hidden patches
+    # The positions of a small crop span the range of the usual grid, as interpolated ones would.
     stretched_positions: bool = False
     pools_class: bool = False  # whether the class token, not the mean over patches, is the image's representation
 
@@ -85,13 +85,13 @@ class Batch:
     """What a method sees: normalised images of one size, and where they came from."""
 
     images: Tensor  # [B, 3, h, w] float32; with views the first of them
-    index: Tensor  # [B] int64, place of each image in the source
+    index: Tensor  # [B] int64, index of each image in the source
     views: tuple[Tensor, ...] = ()  # [B, 3, h, w] each, one for each of the method's augmentations
 
 
 @dataclass(frozen=True)
 class Step:
-    """Where training stands. Every draw of a step is a function of (seed, purpose, step, place in the global batch)."""
+    """One step of training. Every draw is a function of (seed, purpose, step, index in the global batch)."""
 
     index: int  # optimiser steps done before this one
     total: int
@@ -122,22 +122,22 @@ class LossOutput:
     """What a training step returns: the loss, numbers to log, and what monitors may look at."""
 
     loss: Tensor  # scalar
-    # Tensors are read when somebody looks: a GPU need not wait.
+    # Tensors are read only when a monitor logs them: other steps do not sync the GPU.
     metrics: Mapping[str, float | Tensor] = field(default_factory=dict)
     predictions: Predictions | None = None
 
 
 @dataclass(frozen=True)
 class Features:
-    """Frozen representations of a labelled set, what probes work on."""
+    """Frozen representations of a labelled set, the input of probes."""
 
     vectors: Tensor  # [S, D] float32, of the last block
     labels: Tensor  # [S] int64
     layers: Tensor | None = None  # [S, L·D] of the last L blocks, earliest first; None: there is only the last
-    views: tuple[Tensor, ...] = ()  # each like `layers` (or `vectors`), of another random crop of the same pictures
+    views: tuple[Tensor, ...] = ()  # each like `layers` (or `vectors`), of another random crop of the same images
 
     def rows(self, index: Tensor) -> "Features":
-        """Some of the samples; all of them in their order is no copy."""
+        """Some of the samples; no copy if the index is all of them in order."""
         if torch.equal(index, torch.arange(len(self.labels))):
             return self
         layers = None if self.layers is None else self.layers[index]

@@ -23,10 +23,14 @@ class BlockSize(NamedTuple):
 
 
 def block_size(grid: Grid, scale: float, aspect: float) -> BlockSize:
-    """The whole-patch block nearest to a share `scale` of the grid with height/width = aspect, at most the grid."""
+    """The whole-patch block nearest to a share `scale` of the grid with height/width = aspect, at most the grid.
+
+    >>> block_size(Grid(14, 14), scale=0.2, aspect=1.0)
+    BlockSize(height=6, width=7)
+    """
     area = scale * grid.size
     height = min(max(round(math.sqrt(area * aspect)), 1), grid.height)
-    # The width follows from the rounded height: rounding both would make blocks of 16 patches where 12.8 were asked (8×8).
+    # The width follows from the rounded height: rounding both would make blocks of 16 patches instead of 12.8 (8×8).
     return BlockSize(height, min(max(round(area / height), 1), grid.width))
 
 
@@ -62,7 +66,7 @@ def block_indices(top: Tensor, left: Tensor, size: BlockSize, grid: Grid) -> Ten
 
 
 def block_maps(top: Tensor, left: Tensor, height: Tensor, width: Tensor, grid: Grid) -> Tensor:
-    """[...] four times -> [..., N] bool: True where a block lies."""
+    """[...] four times -> [..., N] bool: True inside a block."""
     rows, columns = torch.arange(grid.height), torch.arange(grid.width)
     in_rows = (rows >= top[..., None]) & (rows < (top + height)[..., None])  # [..., gh]
     in_columns = (columns >= left[..., None]) & (columns < (left + width)[..., None])  # [..., gw]
@@ -70,7 +74,7 @@ def block_maps(top: Tensor, left: Tensor, height: Tensor, width: Tensor, grid: G
 
 
 def check_range(name: str, limits: Range, *, low: float, high: float) -> None:
-    """At the door: low < start ≤ end ≤ high."""
+    """Requires low < start ≤ end ≤ high."""
     if not low < limits[0] <= limits[1] <= high:
         raise BadInput(
             f"{name} {list(limits)} is not a range above {low:g} and up to {high:g}; write [smaller, larger]"

@@ -25,6 +25,13 @@ from openjepa.masks.base import (
 @mask_strategies.register("block")
 @dataclass(frozen=True, kw_only=True)
 class Block:
+    """`target_scale` is the block's share of the grid.
+
+    >>> masks = Block(target_aspect=(1.0, 1.0))(2, Grid(8, 8), torch.Generator().manual_seed(0))
+    >>> masks.context.shape, masks.targets.shape
+    (torch.Size([2, 28]), torch.Size([2, 1, 36]))
+    """
+
     target_scale: float = 0.6
     target_aspect: Range = (0.75, 1.5)
 

@@ -1,7 +1,7 @@
 """BEiT's blocks: rectangles are added until an exact share of the patches is hidden (data2vec 60 %, CAE 50 %).
 
-A block whose new patches would be too many is not taken; what is missing after some rounds is taken from the last block,
-or, if that is not enough, from anywhere.
+A block with too many new patches is skipped. Patches that are missing after some rounds come from the last block or, if that
+is not enough, from anywhere.
 """
 
 import math
@@ -21,6 +21,13 @@ NUM_ROUNDS = 10
 @mask_strategies.register("blockwise")
 @dataclass(frozen=True, kw_only=True)
 class Blockwise:
+    """`target_scale` is the share of the patches that is hidden.
+
+    >>> masks = Blockwise(target_scale=0.5)(2, Grid(8, 8), torch.Generator().manual_seed(0))
+    >>> masks.context.shape, masks.targets.shape
+    (torch.Size([2, 32]), torch.Size([2, 1, 32]))
+    """
+
     target_scale: float = 0.6
     min_block: float = 16 / 196  # of the patches: BEiT's 16 on its 14×14 grid
     aspect: Range = (0.3, 1 / 0.3)
@@ -42,7 +49,7 @@ class Blockwise:
         return Masks(context, targets[:, None])
 
     def hide(self, number: Tensor, grid: Grid, generator: torch.Generator) -> Tensor:
-        """[B] how many -> [B, N] bool, True at exactly so many patches."""
+        """[B] counts -> [B, N] bool: True at exactly that many patches of each image."""
         hidden = torch.zeros(len(number), grid.size, dtype=torch.bool)
         block = hidden
         for _ in range(NUM_ROUNDS):
@@ -54,11 +61,11 @@ class Blockwise:
         missing = number - hidden.sum(dim=1)
         # Patches of the last block come first, in random order, then others; those already hidden last.
         rank = torch.rand(hidden.shape, generator=generator) + (~block).float() + 2 * hidden.float()
-        place = rank.argsort(dim=1).argsort(dim=1)  # [B, N]
-        return hidden | (place < missing[:, None])
+        order = rank.argsort(dim=1).argsort(dim=1)  # [B, N]
+        return hidden | (order < missing[:, None])
 
     def _blocks(self, missing: Tensor, grid: Grid, generator: torch.Generator) -> Tensor:
-        """[B] -> [B, N] bool: one block for each image, not much larger than what is missing."""
+        """[B] -> [B, N] bool: one block per image, not much larger than the number of missing patches."""
         smallest = self.min_block * grid.size
         area = smallest + (missing - smallest).clamp(min=0) * torch.rand(len(missing), generator=generator)
         logs = (math.log(self.aspect[0]), math.log(self.aspect[1]))

@@ -19,35 +19,35 @@ class Hiding:
 
     def draw(self, batch_size: int, grid: Grid, generator: torch.Generator) -> Tensor:
         """-> [B, N] bool"""
-        drawn = torch.rand(2, batch_size, generator=generator)
-        share = self.share[0] + (self.share[1] - self.share[0]) * drawn[0]
-        number = (share * grid.size).round().long() * (drawn[1] < self.chance)
+        sizes, chances = torch.rand(2, batch_size, generator=generator)
+        share = self.share[0] + (self.share[1] - self.share[0]) * sizes
+        number = (share * grid.size).round().long() * (chances < self.chance)
         smallest = (min(grid) // 3) ** 2 / grid.size  # published: the square of a third of the side
         return Blockwise(min_block=max(smallest, 1 / grid.size)).hide(number, grid, generator)
 
 
 @dataclass(frozen=True)
 class Hidden:
-    """Which patches are hidden, and the same as a list, filled up to a multiple of the number of images.
+    """Which patches are hidden, as a map and as a list, padded to a multiple of the number of images.
 
-    Without the filling every step would ask for memory of a size of its own, and an allocator keeps them all: 0.8 GB became 2.
+    Without padding each step allocates tensors of a new size, and the allocator holds on to all of them: 0.8 GB became 2.
     """
 
     mask: Tensor  # [B, N] bool
-    places: Tensor  # [H] in [B·N]
-    weights: Tensor  # [H]: 1 / number of hidden patches of the same image; 0 where it is filled up
+    index: Tensor  # [H] in [B·N]
+    weights: Tensor  # [H]: 1 / number of hidden patches of the same image; 0 for padding
 
     @staticmethod
     def of(mask: Tensor) -> "Hidden":
-        """[B, N] bool, best on the CPU: the length of a list is nothing that a GPU should be waited for."""
-        places = mask.flatten().nonzero().squeeze(1)
-        weights = (mask / mask.sum(dim=1, keepdim=True).clamp(min=1)).flatten()[places]
-        filling = (0, -len(places) % len(mask))
-        return Hidden(mask, F.pad(places, filling), F.pad(weights, filling))
+        """[B, N] bool, on the CPU: nonzero() would sync the GPU."""
+        index = mask.flatten().nonzero().squeeze(1)
+        weights = (mask / mask.sum(dim=1, keepdim=True).clamp(min=1)).flatten()[index]
+        padding = (0, -len(index) % len(mask))
+        return Hidden(mask, F.pad(index, padding), F.pad(weights, padding))
 
     def to(self, device: torch.device) -> "Hidden":
-        return Hidden(*(tensor.to(device, non_blocking=True) for tensor in (self.mask, self.places, self.weights)))
+        return Hidden(*(tensor.to(device, non_blocking=True) for tensor in (self.mask, self.index, self.weights)))
 
     def pick(self, tokens: Tensor) -> Tensor:
         """[B, N, D] -> [H, D]"""
-        return tokens.flatten(0, 1)[self.places]
+        return tokens.flatten(0, 1)[self.index]

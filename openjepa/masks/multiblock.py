@@ -1,8 +1,8 @@
-"""I-JEPA's multi-block masks (section 3 and appendix), right by construction.
+"""I-JEPA's multi-block masks (section 3 and appendix), correct by construction.
 
 The published sampler never uses the last row and column, cuts contexts from the bottom only, and lets the batch size decide
 how much context there is (docs/reference.md). Here scale and aspect are drawn independently, blocks reach every edge, and
-how many patches a context keeps is a setting, so an image's masks follow the same distribution in any batch.
+the number of context patches is a setting, so an image's masks follow the same distribution in any batch.
 """
 
 import math
@@ -29,7 +29,7 @@ from openjepa.masks.base import (
     uniform_integer,
 )
 
-NUM_REDRAWS = 50  # then the blocks of the image are laid on top of each other, which always leaves enough context
+NUM_REDRAWS = 50  # then all target blocks of the image get one position, which always leaves enough context
 
 
 @mask_strategies.register("multiblock")
@@ -37,9 +37,13 @@ NUM_REDRAWS = 50  # then the blocks of the image are laid on top of each other, 
 class MultiBlock:
     """Scales are shares of the grid's patches.
 
-    `context_share` is how much of the grid a context keeps once the targets are taken out (the paper reports 0.25 on
-    average). `equalize` says how a context with more than that loses the rest: `side` cuts it from a random side and keeps
-    the remainder in one piece, `subset` keeps random patches, `pad` keeps all and pads shorter contexts.
+    `context_share` is the size of a context without the targets, as a share of the grid (the paper reports 0.25 on average).
+    `equalize` says what happens to larger contexts: `side` cuts them from a random side, so that one piece remains, `subset`
+    chooses random patches, `pad` cuts nothing and pads shorter contexts.
+
+    >>> masks = MultiBlock()(2, Grid(8, 8), torch.Generator().manual_seed(0))
+    >>> masks.context.shape, masks.targets.shape
+    (torch.Size([2, 16]), torch.Size([2, 4, 12]))
     """
 
     num_targets: int = 4
@@ -60,28 +64,28 @@ class MultiBlock:
         scale = uniform((1,), self.target_scale, generator).item()
         aspect = uniform((1,), self.target_aspect, generator).item()
         size = block_size(grid, scale, aspect)  # one size per batch, so that targets form a tensor
-        num_kept = self._num_kept(grid)
+        num_context = self._count_context(grid)
         draw = _Draw(self, grid, size)
         top, left, free = draw.blocks(batch_size, generator)
         for _ in range(NUM_REDRAWS):
-            poor = (free.sum(dim=1) < num_kept).nonzero().squeeze(1)
+            poor = (free.sum(dim=1) < num_context).nonzero().squeeze(1)
             if not len(poor):
                 break
             top[poor], left[poor], free[poor] = draw.blocks(len(poor), generator)
         else:
-            poor = (free.sum(dim=1) < num_kept).nonzero().squeeze(1)
+            poor = (free.sum(dim=1) < num_context).nonzero().squeeze(1)
             top[poor], left[poor], free[poor] = draw.stacked_blocks(len(poor), generator)
-        context, valid = self._equalize(free, num_kept, grid, generator)
+        context, valid = self._equalize(free, num_context, grid, generator)
         return Masks(context, block_indices(top, left, size, grid), valid)
 
-    def _num_kept(self, grid: Grid) -> int:
+    def _count_context(self, grid: Grid) -> int:
         """K, and the one check that the grid is large enough: a context block minus the largest target must hold K."""
-        num_kept = max(round(self.context_share * grid.size), 1)
+        num_context = max(round(self.context_share * grid.size), 1)
         height, width = context_block_size(grid, torch.tensor(self.context_scale[0]))
         largest = largest_block_area(grid, self.target_scale, self.target_aspect)
         available = int(height * width) - largest
-        if available >= num_kept:
-            return num_kept
+        if available >= num_context:
+            return num_context
         share = math.floor(100 * (available + 0.4) / grid.size) / 100
         advice = (
             f"use context_share={share:g}"
@@ -89,14 +93,14 @@ class MultiBlock:
             else "use a larger image, smaller patches or a smaller target_scale"
         )
         raise BadInput(
-            f"a {grid} grid cannot hold a target block of {largest} patches beside a context of {num_kept} patches "
+            f"a {grid} grid cannot hold a target block of {largest} patches beside a context of {num_context} patches "
             f"(context_share {self.context_share:g}); {advice}"
         )
 
     def _equalize(
-        self, free: Tensor, num_kept: int, grid: Grid, generator: torch.Generator
+        self, free: Tensor, num_context: int, grid: Grid, generator: torch.Generator
     ) -> tuple[Tensor, Tensor | None]:
-        """[B, N] bool -> [B, K] ascending indices, and which of them are real."""
+        """[B, N] bool -> [B, K] ascending indices, and which of them are not padding (None: all)."""
         if self.equalize == "pad":
             return _padded(free)
         if self.equalize == "subset":
@@ -105,9 +109,9 @@ class MultiBlock:
             scans = scan_orders(grid)  # [8, N]
             order = scans[torch.randint(len(scans), (len(free),), generator=generator)]  # [B, N]
         in_order = free.gather(1, order)
-        kept = in_order & (in_order.cumsum(dim=1) <= num_kept)  # the first K free patches of the scan
-        kept = torch.zeros_like(free).scatter_(1, order, kept)
-        return kept.nonzero()[:, 1].unflatten(0, (len(free), num_kept)), None
+        chosen = in_order & (in_order.cumsum(dim=1) <= num_context)  # the first K free patches of the scan
+        chosen = torch.zeros_like(free).scatter_(1, order, chosen)
+        return chosen.nonzero()[:, 1].unflatten(0, (len(free), num_context)), None
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ class _Draw:
         return top, left, self._context(num_images, generator) & ~self._covered(top, left)
 
     def stacked_blocks(self, num_images: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """The same with all targets of an image in one place; `_num_kept` made sure that this leaves enough context."""
+        """The same with all targets of an image at one position; `_count_context` made sure that this leaves enough context."""
         top, left, _ = self.blocks(num_images, generator)
         top, left = top[:, :1].expand_as(top), left[:, :1].expand_as(left)
         return top, left, self._context(num_images, generator) & ~self._covered(top, left)
@@ -137,7 +141,7 @@ class _Draw:
         return block_maps(top, left, height, width, self.grid).any(dim=1)  # [B, N]
 
     def _context(self, num_images: int, generator: torch.Generator) -> Tensor:
-        """-> [B, N] bool: a context block of its own size and place for each image."""
+        """-> [B, N] bool: one context block per image, each with its own size and position."""
         height, width = context_block_size(self.grid, uniform((num_images,), self.options.context_scale, generator))
         top = uniform_integer(self.grid.height - height, generator)
         left = uniform_integer(self.grid.width - width, generator)
@@ -147,7 +151,7 @@ class _Draw:
 def scan_orders(grid: Grid) -> Tensor:
     """-> [8, N]: row by row and column by column from each of the four corners.
 
-    Keeping the first K patches of a scan cuts from the opposite side; with all eight equally likely no side is favoured.
+    The first K patches of a scan leave out the opposite side; with all eight equally likely no side is favoured.
     """
     index = torch.arange(grid.size).unflatten(0, grid)  # [gh, gw]
     flips: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (0, 1))

@@ -1,4 +1,4 @@
-"""The masks of a run's steps, whatever the strategy."""
+"""The masks of a training step, for any strategy."""
 
 import torch
 
@@ -7,17 +7,17 @@ from openjepa.core.contracts import MaskOptions, MaskStrategy, mask_strategies
 from openjepa.core.types import Grid, Masks, Step
 
 
-def built(given: MaskOptions, grid: Grid) -> MaskStrategy:
-    """The strategy, tried once: a grid too small for it is said now, not at step 0."""
-    strategy = schema.build(mask_strategies, given)
+def build(options: MaskOptions, grid: Grid) -> MaskStrategy:
+    """The strategy, tried once: a grid that is too small for it fails here, not at step 0."""
+    strategy = schema.build(mask_strategies, options)
     strategy(1, grid, torch.Generator().manual_seed(0))
     return strategy
 
 
-def of_step(strategy: MaskStrategy, step: Step, grid: Grid, number: int = 1) -> Masks:
-    """`number` draws for each image that is ours, one behind the other; on the CPU, where a GPU need not wait for their count.
+def draw(strategy: MaskStrategy, step: Step, grid: Grid, number: int = 1) -> Masks:
+    """`number` draws for each image of this process, one after the other; on the CPU, because their number would sync a GPU.
 
-    Drawn for the global batch, so that an image's masks do not depend on how many processes share the work.
+    Drawn for the global batch, so that an image's masks do not depend on the number of processes.
     """
-    drawn = strategy(step.batch_size * number, grid, step.generator("masks"))
-    return drawn.rows(slice(step.rows.start * number, step.rows.stop * number))
+    masks = strategy(step.batch_size * number, grid, step.generator("masks"))
+    return masks.rows(slice(step.rows.start * number, step.rows.stop * number))

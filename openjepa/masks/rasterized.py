@@ -16,6 +16,13 @@ from openjepa.masks.base import BlockSize, block_indices
 @mask_strategies.register("rasterized")
 @dataclass(frozen=True, kw_only=True)
 class Rasterized:
+    """It has no options.
+
+    >>> masks = Rasterized()(2, Grid(8, 8), torch.Generator().manual_seed(0))
+    >>> masks.context.shape, masks.targets.shape
+    (torch.Size([2, 16]), torch.Size([2, 3, 16]))
+    """
+
     def __call__(self, batch_size: int, grid: Grid, generator: torch.Generator) -> Masks:
         if grid.height % 2 or grid.width % 2:
             even = Grid(grid.height + grid.height % 2, grid.width + grid.width % 2)

@@ -1,8 +1,8 @@
 """The published multi-block sampling with its quirks, to reproduce published numbers (own code, facts: docs/reference.md).
 
-Kept on purpose: one random number sets both scale and aspect; sizes stop one short of the grid; the last row and column are
-never used; contexts are cut to the shortest of the batch by dropping their highest indices, so from the bottom right; and when
-80 tries leave no context, it may contain target patches (does not happen with the published settings on 12×12 and larger).
+The quirks: one random number sets both scale and aspect; sizes stop one short of the grid; the last row and column are never
+used; contexts are cut to the shortest of the batch by dropping their highest indices, so from the bottom right; and when 80 tries
+leave no context, it may contain target patches (does not happen with the published settings on 12×12 and larger).
 """
 
 import math
@@ -22,6 +22,13 @@ TRIES_PER_CONSTRAINT = 20
 @mask_strategies.register("reference")
 @dataclass(frozen=True, kw_only=True)
 class Reference:
+    """The defaults are the published ones.
+
+    >>> masks = Reference()(2, Grid(14, 14), torch.Generator().manual_seed(0))
+    >>> masks.targets.shape[:2], bool((masks.targets // 14 == 13).any())  # the last row is never used
+    (torch.Size([2, 4]), False)
+    """
+
     num_targets: int = 4
     target_scale: Range = (0.15, 0.2)
     target_aspect: Range = (0.75, 1.5)
@@ -44,7 +51,7 @@ class Reference:
         return Masks(_cut_to_shortest(free), block_indices(top, left, target_size, grid))
 
     def _check(self, grid: Grid) -> None:
-        """The published code redraws a block of fixed size for ever when it has min_keep patches or fewer."""
+        """The published code never ends when a block of fixed size has min_keep patches or fewer."""
         if min(grid) < 2:
             raise BadInput(f"reference masks need at least two rows and columns, not a {grid} grid; use multiblock")
         smallest = min(size_for(grid, self.target_scale, self.target_aspect, u / 1000).area for u in range(1000))
@@ -98,7 +105,7 @@ def _maps(top: Tensor, left: Tensor, size: BlockSize, grid: Grid) -> Tensor:
 
 
 def _cut_to_shortest(free: Tensor) -> Tensor:
-    """[B, N] bool -> [B, K]: K is the poorest image's count; the others lose their highest indices."""
-    num_kept = int(free.sum(dim=1).min())
-    kept = free & (free.cumsum(dim=1) <= num_kept)
-    return kept.nonzero()[:, 1].unflatten(0, (len(free), num_kept))
+    """[B, N] bool -> [B, K]: K is the smallest count of the batch; other images lose their highest indices."""
+    num_context = int(free.sum(dim=1).min())
+    chosen = free & (free.cumsum(dim=1) <= num_context)
+    return chosen.nonzero()[:, 1].unflatten(0, (len(free), num_context))

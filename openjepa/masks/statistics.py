@@ -1,4 +1,4 @@
-"""What a mask strategy really does on a grid, counted: shares, overlap, and how often each row and column is used."""
+"""Measures a mask strategy on a grid: shares, overlap, and how often each row and column is used."""
 
 from dataclasses import asdict, dataclass
 
@@ -11,7 +11,7 @@ from openjepa.core.types import Grid, Masks
 
 @dataclass(frozen=True)
 class Coverage:
-    """Shares are of the grid's patches, averaged over images; rows and columns give the chance that a patch there is used."""
+    """Shares are of the grid's patches, averaged over images; rows and columns give the chance that a patch in them is used."""
 
     grid: tuple[int, int]
     num_images: int
@@ -31,7 +31,14 @@ class Coverage:
 def coverage(
     strategy: MaskStrategy, grid: Grid, *, batch_size: int, num_batches: int, generator: torch.Generator
 ) -> Coverage:
-    """Counts over `num_batches` draws."""
+    """Counts over `num_batches` draws.
+
+    >>> from openjepa.masks.random import Random
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> counts = coverage(Random(target_scale=0.75), Grid(8, 8), batch_size=4, num_batches=2, generator=generator)
+    >>> counts.context_share, counts.target_share, counts.overlap
+    (0.25, 0.75, 0.0)
+    """
     context, target = torch.zeros(grid.size), torch.zeros(grid.size)
     overlapping, block_patches = 0, 0.0
     for _ in range(num_batches):

@@ -1,4 +1,4 @@
-"""BYOL (Grill et al., NeurIPS 2020): predict how a slow copy of yourself sees another view of the image. No negatives.
+"""BYOL (Grill et al., NeurIPS 2020): predict what a moving average of the network sees in another view. No negatives.
 
 Published with LARS and ResNets; here the optimiser is AdamW for every method (a port to ViT collapsed with LARS).
 """
@@ -26,6 +26,18 @@ PUBLISHED_HIDDEN = 4096
 
 @methods.register("byol")
 class BYOL(Method):
+    """The target network follows in `after_update`.
+
+    >>> import openjepa, torch
+    >>> from openjepa.core.types import Batch, Step
+    >>> method = openjepa.method("byol", "vit-nano/8", image_size=32)
+    >>> step = Step(index=0, total=10, seed=0, batch_size=2, rows=slice(0, 2))
+    >>> views = tuple(torch.randn(2, 3, *view.size) for view in method.augmentations)
+    >>> output = method.training_step(Batch(views[0], torch.arange(2), views), step)
+    >>> bool(0 < output.loss < 8), method.encoder is method.online
+    (True, True)
+    """
+
     takes_resnet = True
 
     def __init__(
@@ -59,17 +71,17 @@ class BYOL(Method):
 
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
         first, second = batch.views
-        there = distance(self.predict(first, step, "drop path 1"), self.project(second))
-        back = distance(self.predict(second, step, "drop path 2"), self.project(first))
-        return LossOutput(there + back)
+        loss = distance(self.predict(first, step, "drop path 1"), self.project(second))
+        return LossOutput(loss + distance(self.predict(second, step, "drop path 2"), self.project(first)))
 
     def predict(self, images: Tensor, step: Step, purpose: str) -> Tensor:
-        """[B, 3, h, w] -> [B, D]; each view has batch statistics of its own, as published."""
+        """[B, 3, h, w] -> [B, D]; each view has its own batch statistics, as published."""
         scales = self.online.draw_drop_path(step, purpose)
         return self.predictor(self.projector(self.online.pool(images, scales)))
 
     @torch.no_grad()
     def project(self, images: Tensor) -> Tensor:
+        """[B, 3, h, w] -> [B, D]"""
         return self.target_projector(self.target.pool(images))
 
     def after_update(self, step: Step) -> None:
@@ -82,9 +94,9 @@ class BYOL(Method):
         return self.online
 
     @classmethod
-    def complete(cls, given: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
+    def complete(cls, options: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
         assert isinstance(encoder, VisionTransformer | ResNet)
-        return {**given, "hidden": given["hidden"] or heads.usual_hidden(encoder.dim, PUBLISHED_HIDDEN)}
+        return {**options, "hidden": options["hidden"] or heads.usual_hidden(encoder.dim, PUBLISHED_HIDDEN)}
 
 
 def distance(predictions: Tensor, targets: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""CAE (Chen et al., IJCV 2023): guess the latents of hidden patches from the visible ones, then what the patches hold.
+"""CAE (Chen et al., IJCV 2023): predict the latents of hidden patches from the visible ones, then their pixels.
 
-Stand-in: the published decoder predicts the token ids of DALL-E's tokeniser, whose weights we cannot ship; here it predicts
-normalised pixels, with squares instead of cross-entropy. Encoder, latent regressor and alignment are as published.
+A difference: the published decoder predicts the token ids of DALL-E's tokeniser, whose weights we cannot ship; here it predicts
+normalised pixels, with a squared error instead of cross-entropy. Encoder, latent regressor and alignment are as published.
 """
 
 import torch
@@ -21,6 +21,17 @@ from openjepa.nn.patches import normalised, patchify, pick
 
 @methods.register("cae")
 class CAE(Method):
+    """The loss has two parts: pixels and, weighted by `alignment`, latents.
+
+    >>> import openjepa, torch
+    >>> from openjepa.core.types import Batch, Step
+    >>> method = openjepa.method("cae", "vit-nano/8", image_size=32)
+    >>> step = Step(index=0, total=10, seed=0, batch_size=2, rows=slice(0, 2))
+    >>> output = method.training_step(Batch(torch.randn(2, 3, 32, 32), torch.arange(2)), step)
+    >>> sorted(output.metrics)
+    ['train/alignment', 'train/painting']
+    """
+
     needs = EncoderNeeds(class_token=True)
 
     def __init__(
@@ -42,7 +53,7 @@ class CAE(Method):
         )
         init.normal(self.decoder)
         init.normal(self.paint)
-        self.draw_masks = per_step.built(masks, encoder.grid)
+        self.draw_masks = per_step.build(masks, encoder.grid)
         self.alignment = alignment
 
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
@@ -50,24 +61,24 @@ class CAE(Method):
         hidden = masks.targets.flatten(1)  # [B, T]
         scales = self.backbone.draw_drop_path(step)
         visible = self.backbone.encode(batch.images, masks.context, branch_scales=scales)  # [B, 1+K, D]
-        guessed = self.regressor(visible, masks, self.backbone.grid)  # [B, T, D]
-        alignment = F.mse_loss(guessed.float(), self.latents(batch.images, hidden))
-        painting = F.mse_loss(self.painted(guessed, hidden).float(), self.pixels(batch.images, hidden))
-        parts = {"train/alignment": alignment.detach(), "train/painting": painting.detach()}
-        return LossOutput(painting + self.alignment * alignment, parts)
+        predicted = self.regressor(visible, masks, self.backbone.grid)  # [B, T, D]
+        alignment = F.mse_loss(predicted.float(), self.latents(batch.images, hidden))
+        pixels = F.mse_loss(self.decode(predicted, hidden).float(), self.pixels(batch.images, hidden))
+        metrics = {"train/alignment": alignment.detach(), "train/painting": pixels.detach()}
+        return LossOutput(pixels + self.alignment * alignment, metrics)
 
     def masks(self, step: Step) -> Masks:
-        return per_step.of_step(self.draw_masks, step, self.backbone.grid)
+        return per_step.draw(self.draw_masks, step, self.backbone.grid)
 
     @torch.no_grad()
     def latents(self, images: Tensor, hidden: Tensor) -> Tensor:
-        """-> [B, T, D]: what the encoder makes of the hidden patches when it sees them alone, without gradient."""
+        """-> [B, T, D]: the encoder's output for the hidden patches when it sees only them; no gradient."""
         return self.backbone(images, hidden).float()
 
-    def painted(self, guessed: Tensor, hidden: Tensor) -> Tensor:
-        """[B, T, D] -> [B, T, 3·p·p]: decoded from the guessed latents alone; nothing of the visible patches helps."""
-        table = positions.sincos(self.backbone.grid, self.backbone.dim).to(guessed.device)
-        return self.paint(self.decoder(guessed + table[hidden]))
+    def decode(self, latents: Tensor, hidden: Tensor) -> Tensor:
+        """[B, T, D] -> [B, T, 3·p·p]: from the predicted latents alone; the decoder does not see the visible patches."""
+        table = positions.sincos(self.backbone.grid, self.backbone.dim).to(latents.device)
+        return self.paint(self.decoder(latents + table[hidden]))
 
     def pixels(self, images: Tensor, hidden: Tensor) -> Tensor:
         """-> [B, T, 3·p·p]: the hidden patches, each with mean 0 and variance 1."""

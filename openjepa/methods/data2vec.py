@@ -1,6 +1,6 @@
-"""data2vec (Baevski et al., ICML 2022), the version for pictures: predict the mean of a teacher's last blocks at hidden patches.
+"""data2vec (Baevski et al., ICML 2022), the image version: predict the mean of a teacher's last blocks at hidden patches.
 
-The student sees mask tokens in the place of hidden patches, the teacher, its moving average, sees everything. Differs from the
+The student sees mask tokens instead of hidden patches; the teacher, its moving average, sees everything. Differs from the
 published code in the encoder (fixed positions instead of a relative bias, no layer scale) and has no colour jitter.
 """
 
@@ -22,6 +22,17 @@ from openjepa.nn.patches import pick
 
 @methods.register("data2vec")
 class Data2Vec(Method):
+    """`beta` is where the loss turns from a square to a line.
+
+    >>> import openjepa, torch
+    >>> from openjepa.core.types import Batch, Step
+    >>> method = openjepa.method("data2vec", "vit-nano/8", image_size=32)
+    >>> step = Step(index=0, total=10, seed=0, batch_size=2, rows=slice(0, 2))
+    >>> output = method.training_step(Batch(torch.randn(2, 3, 32, 32), torch.arange(2)), step)
+    >>> output.predictions.predicted.shape  # one prediction for each of 10 hidden patches
+    torch.Size([2, 1, 10, 64])
+    """
+
     needs = EncoderNeeds(class_token=True, mask_token=True)
 
     def __init__(
@@ -29,7 +40,7 @@ class Data2Vec(Method):
         encoder: VisionTransformer,
         *,
         masks: MaskOptions = {"name": "blockwise", "target_scale": 120 / 196},  # noqa: B006 - only read
-        target_blocks: Positive = 6,  # or as many as there are
+        target_blocks: Positive = 6,  # or all of them, if there are fewer
         beta: Above = 2.0,  # where the loss turns from a square to a line
         momentum: tuple[Share, Share] = (0.999, 0.9998),  # published: constant 0.9998, or annealed like this
     ) -> None:
@@ -38,7 +49,7 @@ class Data2Vec(Method):
         self.teacher = copy.deepcopy(encoder).requires_grad_(False)
         self.head = nn.Linear(encoder.dim, encoder.dim)
         init.normal(self.head)
-        self.draw_masks = per_step.built(masks, encoder.grid)
+        self.draw_masks = per_step.build(masks, encoder.grid)
         self.target_blocks = target_blocks
         self.beta = beta
         self.momentum = momentum
@@ -49,11 +60,11 @@ class Data2Vec(Method):
         targets = pick(self.targets(batch.images), hidden)  # [B, T, D]
         predictions = self.predict(batch.images, hidden, step)  # [B, T, D]
         loss = self.distance(predictions, targets)
-        seen = Predictions(predicted=predictions.detach()[:, None], target=targets[:, None], index=masks.targets)
-        return LossOutput(loss, predictions=seen)
+        detached = Predictions(predicted=predictions.detach()[:, None], target=targets[:, None], index=masks.targets)
+        return LossOutput(loss, predictions=detached)
 
     def masks(self, step: Step) -> Masks:
-        return per_step.of_step(self.draw_masks, step, self.student.grid)
+        return per_step.draw(self.draw_masks, step, self.student.grid)
 
     @torch.no_grad()
     def targets(self, images: Tensor) -> Tensor:

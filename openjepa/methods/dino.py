@@ -1,8 +1,8 @@
-"""DINO (Caron et al., ICCV 2021): a student sees large and small views and must answer as its teacher does for the large ones.
+"""DINO (Caron et al., ICCV 2021): a student sees large and small views and must match its teacher's output for the large ones.
 
-Answers are soft choices among many prototypes. The teacher, a moving average, is centred (no prototype wins always) and
-sharpened (not all win alike); both together keep the two from agreeing on nothing. Fixed, stretched positions instead of learned,
-interpolated ones; gradients are clipped by `optim.clip` over all weights, not tensor by tensor.
+Outputs are distributions over many prototypes. The teacher, a moving average, is centered (no prototype always wins) and
+sharpened (no uniform output); only both together prevent collapse. Differs from the published code: fixed, stretched positions
+instead of learned, interpolated ones; `optim.clip` clips the gradient of all weights together, not of each tensor.
 """
 
 import copy
@@ -27,6 +27,18 @@ CENTRE_MOMENTUM = 0.9
 
 @methods.register("dino")
 class DINO(Method):
+    """The first two views are large, the others small.
+
+    >>> import openjepa, torch
+    >>> from openjepa.core.types import Batch, Step
+    >>> method = openjepa.method("dino", "vit-nano/8", image_size=32)
+    >>> step = Step(index=0, total=10, seed=0, batch_size=2, rows=slice(0, 2))
+    >>> views = tuple(torch.randn(2, 3, *view.size) for view in method.augmentations)
+    >>> output = method.training_step(Batch(views[0], torch.arange(2), views), step)
+    >>> [view.size for view in method.augmentations[1:3]], list(output.metrics)
+    ([(32, 32), (16, 16)], ['train/information'])
+    """
+
     needs = EncoderNeeds(class_token=True, stretched_positions=True, pools_class=True)
 
     def __init__(
@@ -59,32 +71,31 @@ class DINO(Method):
         return self.views
 
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
-        taught = self.teach(batch.views[:NUM_GLOBAL], step)  # [2, B, prototypes]
-        answers = self.answer(batch.views, step)  # [views, B, prototypes]
-        loss = cross_view(taught, answers / self.student_temperature)
-        return LossOutput(loss, {"train/information": information(taught)})
+        targets = self.teacher_choices(batch.views[:NUM_GLOBAL], step)  # [2, B, prototypes]
+        scores = self.student_scores(batch.views, step)  # [views, B, prototypes]
+        loss = cross_view(targets, scores / self.student_temperature)
+        return LossOutput(loss, {"train/information": information(targets)})
 
     @torch.no_grad()
-    def teach(self, views: tuple[Tensor, ...], step: Step) -> Tensor:
-        """[B, 3, h, w] each -> [2, B, prototypes], probabilities: centred with the mean before this step, then sharpened."""
+    def teacher_choices(self, views: tuple[Tensor, ...], step: Step) -> Tensor:
+        """[B, 3, h, w] each -> [2, B, prototypes], probabilities: centered with the mean before this step, then sharpened."""
         tokens = self.teacher.encode(torch.cat(views))[:, 0]  # [2·B, D]
         scores = self.teacher_head(tokens)
         if self.training:
-            self.centre.note(scores)
+            self.centre.collect(scores)
         temperature = warmed(step.progress, self.temperature_warmup, self.teacher_temperature)
         return ((scores - self.centre.mean) / temperature).softmax(dim=-1).unflatten(0, (len(views), -1))
 
-    def answer(self, views: tuple[Tensor, ...], step: Step) -> Tensor:
-        """-> [views, B, prototypes], scores. Views of one size go through the student together."""
+    def student_scores(self, views: tuple[Tensor, ...], step: Step) -> Tensor:
+        """-> [views, B, prototypes]. Views of one size go through the student together."""
         is_frozen = step.progress < self.frozen
-        answers = []
+        scores = []
         for name, group in (("large", views[:NUM_GLOBAL]), ("small", views[NUM_GLOBAL:])):
             if group:
                 scales = self.student.draw_drop_path(step, f"drop path {name}", len(group), by_view=True)
                 tokens = self.student.encode(torch.cat(group), branch_scales=scales)[:, 0]  # [views·B, D]
-                scores = self.student_head(tokens, is_frozen=is_frozen)
-                answers.append(scores.unflatten(0, (len(group), -1)))
-        return torch.cat(answers)
+                scores.append(self.student_head(tokens, is_frozen=is_frozen).unflatten(0, (len(group), -1)))
+        return torch.cat(scores)
 
     def after_update(self, step: Step) -> None:
         momentum = schedule.cosine(step.progress, self.momentum, 1.0)
@@ -101,16 +112,16 @@ class DINO(Method):
         return self.student
 
     @classmethod
-    def complete(cls, given: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
+    def complete(cls, options: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
         assert isinstance(encoder, VisionTransformer)
-        return {**given, "crops": given["crops"].completed(encoder), "head": given["head"].completed(encoder)}
+        return {**options, "crops": options["crops"].completed(encoder), "head": options["head"].completed(encoder)}
 
 
-def cross_view(taught: Tensor, answers: Tensor) -> Tensor:
-    """[2, B, P] probabilities, [views, B, P] scores -> scalar: the mean cross-entropy of all pairs of different views."""
-    logs = answers.log_softmax(dim=-1)
+def cross_view(targets: Tensor, scores: Tensor) -> Tensor:
+    """[2, B, P] probabilities, [views, B, P] scores -> scalar: the mean cross-entropy over all pairs of different views."""
+    logs = scores.log_softmax(dim=-1)
     with full_precision(logs):
-        pairs = -torch.einsum("tbp,vbp->tv", taught, logs) / taught.shape[1]  # [2, views]
+        pairs = -torch.einsum("tbp,vbp->tv", targets, logs) / targets.shape[1]  # [2, views]
     same = torch.eye(*pairs.shape, dtype=torch.bool, device=pairs.device)
     return pairs[~same].mean()
 

@@ -1,7 +1,7 @@
-"""iBOT (Zhou et al., ICLR 2022): DINO between views, and the same game between the hidden patches of one view and its teacher.
+"""iBOT (Zhou et al., ICLR 2022): DINO between views, plus the same loss between student and teacher at hidden patches.
 
-In each large view some images have hidden patches (mask tokens) for the student; the teacher sees everything and says, with the
-same head, what stands there. Differences as in dino.py.
+In each large view some patches of some images are hidden from the student (mask tokens). The teacher sees all patches; student
+and teacher use one head for class and patch tokens. Differences from the published code as in dino.py.
 """
 
 import copy
@@ -25,15 +25,27 @@ from openjepa.nn import ema
 
 
 @dataclass(frozen=True)
-class Answers:
-    """Scores or probabilities of prototypes. Only hidden patches are asked: a head on all of them would be most of the work."""
+class Outputs:
+    """Scores or probabilities of prototypes; only at hidden patches, because the head on all of them would dominate the cost."""
 
-    words: Tensor  # [2, B, prototypes], for class tokens
-    patches: Tensor  # [H, prototypes], for the hidden patches of all images
+    of_class: Tensor  # [2, B, prototypes], for class tokens
+    of_patches: Tensor  # [H, prototypes], for the hidden patches of all images
 
 
 @methods.register("ibot")
 class IBOT(Method):
+    """The loss has two parts: between views, and at the hidden patches within a view.
+
+    >>> import openjepa, torch
+    >>> from openjepa.core.types import Batch, Step
+    >>> method = openjepa.method("ibot", "vit-nano/8", image_size=32, crops={"num_local": 2})
+    >>> step = Step(index=0, total=10, seed=0, batch_size=2, rows=slice(0, 2))
+    >>> views = tuple(torch.randn(2, 3, *view.size) for view in method.augmentations)
+    >>> output = method.training_step(Batch(views[0], torch.arange(2), views), step)
+    >>> sorted(output.metrics)
+    ['train/information', 'train/patches', 'train/views']
+    """
+
     needs = EncoderNeeds(class_token=True, mask_token=True, stretched_positions=True, pools_class=True)
 
     def __init__(
@@ -71,18 +83,18 @@ class IBOT(Method):
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
         large, small = batch.views[:NUM_GLOBAL], batch.views[NUM_GLOBAL:]
         hidden = self.hidden(step).to(batch.images.device)
-        taught = self.teach(large, hidden, step)
-        answers = self.answer(large, hidden, step)
-        words = answers.words  # [2, B, prototypes]
+        targets = self.teacher_choices(large, hidden, step)
+        outputs = self.student_scores(large, hidden, step)
+        scores = outputs.of_class  # [2, B, prototypes]
         if small:
-            words = torch.cat([words, self.answer_small(small, step)])
-        between = cross_view(taught.words, words / self.student_temperature)
-        within = at_hidden(taught.patches, answers.patches / self.student_temperature, hidden)
+            scores = torch.cat([scores, self.student_scores_small(small, step)])
+        between = cross_view(targets.of_class, scores / self.student_temperature)
+        within = at_hidden(targets.of_patches, outputs.of_patches / self.student_temperature, hidden)
         parts = {"train/views": between.detach(), "train/patches": within.detach()}
-        return LossOutput(between + within, {**parts, "train/information": information(taught.words)})
+        return LossOutput(between + within, {**parts, "train/information": information(targets.of_class)})
 
     def hidden(self, step: Step) -> Hidden:
-        """Of both large views, one behind the other; drawn for the global batch, on the CPU."""
+        """In both large views, one after the other; drawn for the global batch, on the CPU."""
         views = [
             self.hiding.draw(step.batch_size, self.student.grid, step.generator(f"masks {view}"))[step.rows]
             for view in range(NUM_GLOBAL)
@@ -90,35 +102,34 @@ class IBOT(Method):
         return Hidden.of(torch.cat(views))  # [2·B, N]
 
     @torch.no_grad()
-    def teach(self, views: tuple[Tensor, ...], hidden: Hidden, step: Step) -> Answers:
-        """Probabilities: centred with the means before this step, then sharpened."""
+    def teacher_choices(self, views: tuple[Tensor, ...], hidden: Hidden, step: Step) -> Outputs:
+        """Probabilities: centered with the means before this step, then sharpened."""
         head = self.teacher_head
         vectors = head.vectors(self.teacher.encode(torch.cat(views)))  # [2·B, 1+N, bottleneck]
-        words, patches = head.scores(vectors[:, 0]), head.scores(hidden.pick(vectors[:, 1:]))
+        of_class, of_patches = head.scores(vectors[:, 0]), head.scores(hidden.pick(vectors[:, 1:]))
         if self.training:
-            self.class_centre.note(words)
-            mean = vectors[:, 1:].mean(dim=(0, 1))  # of all patches: scores are linear, their mean is the mean's scores
-            self.patch_centre.note(head.scores(mean[None]))
+            self.class_centre.collect(of_class)
+            mean = vectors[:, 1:].mean(dim=(0, 1))  # of all patches: scores are linear, so this gives their mean
+            self.patch_centre.collect(head.scores(mean[None]))
         temperature = warmed(step.progress, self.temperature_warmup, self.teacher_temperature)
-        return Answers(
-            ((words - self.class_centre.mean) / temperature).softmax(dim=-1).unflatten(0, (len(views), -1)),
-            ((patches - self.patch_centre.mean) / temperature).softmax(dim=-1),
+        return Outputs(
+            ((of_class - self.class_centre.mean) / temperature).softmax(dim=-1).unflatten(0, (len(views), -1)),
+            ((of_patches - self.patch_centre.mean) / temperature).softmax(dim=-1),
         )
 
-    def answer(self, views: tuple[Tensor, ...], hidden: Hidden, step: Step) -> Answers:
-        """Scores."""
+    def student_scores(self, views: tuple[Tensor, ...], hidden: Hidden, step: Step) -> Outputs:
         scales = self.student.draw_drop_path(step, "drop path large", len(views), by_view=True)
         tokens = self.student.encode(torch.cat(views), hidden=hidden.mask, branch_scales=scales)
-        asked = torch.cat([tokens[:, 0], hidden.pick(tokens[:, 1:])])  # [2·B + H, D]
-        scores = self.student_head(asked, is_frozen=step.progress < self.frozen)
-        words, patches = scores.tensor_split([len(tokens)])
-        return Answers(words.unflatten(0, (len(views), -1)), patches)
+        chosen = torch.cat([tokens[:, 0], hidden.pick(tokens[:, 1:])])  # [2·B + H, D]
+        scores = self.student_head(chosen, is_frozen=step.progress < self.frozen)
+        of_class, of_patches = scores.tensor_split([len(tokens)])
+        return Outputs(of_class.unflatten(0, (len(views), -1)), of_patches)
 
-    def answer_small(self, views: tuple[Tensor, ...], step: Step) -> Tensor:
+    def student_scores_small(self, views: tuple[Tensor, ...], step: Step) -> Tensor:
         """-> [views, B, prototypes]; nothing is hidden in small views."""
         scales = self.student.draw_drop_path(step, "drop path small", len(views), by_view=True)
-        words = self.student.encode(torch.cat(views), branch_scales=scales)[:, 0]
-        scores = self.student_head(words, is_frozen=step.progress < self.frozen)
+        tokens = self.student.encode(torch.cat(views), branch_scales=scales)[:, 0]
+        scores = self.student_head(tokens, is_frozen=step.progress < self.frozen)
         return scores.unflatten(0, (len(views), -1))
 
     def after_update(self, step: Step) -> None:
@@ -137,15 +148,15 @@ class IBOT(Method):
         return self.student
 
     @classmethod
-    def complete(cls, given: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
+    def complete(cls, options: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
         assert isinstance(encoder, VisionTransformer)
-        return {**given, "crops": given["crops"].completed(encoder), "head": given["head"].completed(encoder)}
+        return {**options, "crops": options["crops"].completed(encoder), "head": options["head"].completed(encoder)}
 
 
-def at_hidden(taught: Tensor, answers: Tensor, hidden: Hidden) -> Tensor:
-    """[H, P] twice -> scalar: cross-entropy at the hidden patches, the mean of each image, then of images.
+def at_hidden(targets: Tensor, scores: Tensor, hidden: Hidden) -> Tensor:
+    """[H, P] twice -> scalar: cross-entropy at the hidden patches, averaged over each image, then over images.
 
     Images without a hidden patch count as zero, as published.
     """
-    errors = -(taught * answers.log_softmax(dim=-1)).sum(dim=-1)  # [H]
+    errors = -(targets * scores.log_softmax(dim=-1)).sum(dim=-1)  # [H]
     return (errors * hidden.weights).sum() / len(hidden.mask)

@@ -1,7 +1,7 @@
 """I-JEPA (Assran et al., CVPR 2023): predict the representations of several target blocks of an image from one context block.
 
-A context encoder sees a few patches. A target encoder, its moving average, sees the whole image. A predictor is told where
-the targets are and must say what the target encoder found there. Nothing is compared in pixels, no view is augmented.
+A context encoder sees a few patches. A target encoder, its moving average, sees the whole image. A predictor gets the positions
+of the targets and predicts the target encoder's output there. The loss compares no pixels, and there are no augmented views.
 Where the published code, the paper and this file differ: docs/reference.md.
 """
 
@@ -27,6 +27,19 @@ from openjepa.nn.patches import patchify, pick
 
 @methods.register("ijepa")
 class IJEPA(Method):
+    """The paper's method with its ablations as options.
+
+    >>> import openjepa, torch
+    >>> from openjepa.core.types import Batch, Step
+    >>> method = openjepa.method("ijepa", "vit-nano/8", image_size=32)
+    >>> step = Step(index=0, total=10, seed=0, batch_size=2, rows=slice(0, 2))
+    >>> output = method.training_step(Batch(torch.randn(2, 3, 32, 32), torch.arange(2)), step)
+    >>> output.loss.shape, output.predictions.predicted.shape  # 4 target blocks of 2 patches
+    (torch.Size([]), torch.Size([2, 4, 2, 64]))
+    >>> method.encoder is method.target_encoder
+    True
+    """
+
     def __init__(
         self,
         encoder: VisionTransformer,
@@ -53,44 +66,44 @@ class IJEPA(Method):
         self.target_encoder = copy.deepcopy(encoder).requires_grad_(False)
         predicts_pixels = targets == "pixels"
         self.predictor = predictor.build(encoder, encoder.patch_embed.in_features if predicts_pixels else encoder.dim)
-        self.draw_masks = per_step.built(masks, encoder.grid)
+        self.draw_masks = per_step.build(masks, encoder.grid)
         self.loss = loss
         self.target_kind = targets
         self.target_masking = target_masking
-        self.num_contexts = num_contexts  # draws of masks for each image; they share one pass of the target encoder
+        self.num_contexts = num_contexts  # draws of masks per image; they share one pass of the target encoder
         self.momentum = momentum
         self.centring: Centering | None = None
         if target_centering != "none":
             self.centring = Centering(encoder.grid.size, encoder.dim, target_centering)
 
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
-        drawn = self.masks(step)  # of B images, or of B·C with C contexts for each, image by image
-        masks = drawn.to(batch.images.device)
+        on_cpu = self.masks(step)  # of B images, or of B·C with C contexts per image, image by image
+        masks = on_cpu.to(batch.images.device)
         targets = self.targets(batch.images, masks)  # [B, M, T, D]
         predictions = self.predict(batch, masks, step)  # [B, M, T, D]
         loss = self.distance(predictions, targets)
-        sizes = {"masks/context_patches": _context_size(drawn), "masks/target_patches": float(masks.targets.shape[2])}
-        seen = Predictions(predicted=predictions.detach(), target=targets.detach(), index=masks.targets)
-        return LossOutput(loss, sizes, seen)
+        sizes = {"masks/context_patches": _context_size(on_cpu), "masks/target_patches": float(masks.targets.shape[2])}
+        detached = Predictions(predicted=predictions.detach(), target=targets.detach(), index=masks.targets)
+        return LossOutput(loss, sizes, detached)
 
     def masks(self, step: Step) -> Masks:
-        return per_step.of_step(self.draw_masks, step, self.context_encoder.grid, self.num_contexts)
+        return per_step.draw(self.draw_masks, step, self.context_encoder.grid, self.num_contexts)
 
     @torch.no_grad()
     def targets(self, images: Tensor, masks: Masks) -> Tensor:
-        """[B, 3, h, w] -> [B, M, T, D]: what the target encoder (or the picture itself) has at the target blocks."""
+        """[B, 3, h, w] -> [B, M, T, D]: the target encoder's output (or the pixels) at the target blocks."""
         if self.target_kind == "pixels":
             patches = _at_targets(patchify(images, self.target_encoder.patch_size), masks)  # [B, M, T, 3·p·p]
             return F.layer_norm(patches.float(), patches.shape[-1:])  # normalised patch by patch, as in MAE
         if self.target_masking == "input":
-            return _normalised(self._targets_seen_alone(images, masks))
+            return _normalised(self._targets_encoded_alone(images, masks))
         tokens = self._target_tokens(images)  # [B, N, D]
         if self.centring is not None:
             tokens = self.centring(tokens)
         return _at_targets(_normalised(tokens), masks)
 
     def predict(self, batch: Batch, masks: Masks, step: Step) -> Tensor:
-        """-> [B, M, T, D]: the context encoder sees only context patches, the predictor only its output and the places."""
+        """-> [B, M, T, D]: the context encoder sees only context patches, the predictor only its output and the positions."""
         encoder = self.context_encoder
         number = len(masks.context) // len(batch.images)
         images = batch.images.repeat_interleave(number, dim=0) if number > 1 else batch.images
@@ -117,23 +130,23 @@ class IJEPA(Method):
         return self.context_encoder
 
     @classmethod
-    def complete(cls, given: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
+    def complete(cls, options: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
         assert isinstance(encoder, VisionTransformer)
-        num_blocks = _number(given["target_blocks"], encoder)
-        return {**given, "predictor": given["predictor"].completed(encoder), "target_blocks": num_blocks}
+        num_blocks = _number(options["target_blocks"], encoder)
+        return {**options, "predictor": options["predictor"].completed(encoder), "target_blocks": num_blocks}
 
     def _target_tokens(self, images: Tensor) -> Tensor:
         """-> [B, N, D]: the target encoder's output or, with target_blocks K > 1, the mean of its last K blocks (data2vec).
 
-        Early blocks stay close to what a patch shows. Averaging them in keeps small models from agreeing on something trivial.
+        Early blocks stay close to the content of a patch. With them in the average small models do not collapse.
         """
         if self.target_blocks == 1:
             return self.target_encoder(images)
         blocks = list(self.target_encoder.layers(images))[-self.target_blocks :]
         return torch.stack([_normalised(tokens) for tokens in blocks]).mean(dim=0)
 
-    def _targets_seen_alone(self, images: Tensor, masks: Masks) -> Tensor:
-        """The ablation of table 11: each block goes through the target encoder by itself -> [B, M, T, D]."""
+    def _targets_encoded_alone(self, images: Tensor, masks: Masks) -> Tensor:
+        """The ablation of table 11: each block goes through the target encoder alone -> [B, M, T, D]."""
         num_blocks = masks.targets.shape[1]
         images = images.repeat_interleave(len(masks.targets) // len(images), dim=0)
         blocks = [self.target_encoder(images, masks.targets[:, block]) for block in range(num_blocks)]
@@ -145,15 +158,15 @@ def _number(blocks: int | Literal["all"], encoder: VisionTransformer) -> int:
 
 
 def _check_targets(encoder: VisionTransformer, *, num_blocks: int, is_centred: bool, of_whole_images: bool) -> None:
-    """Averaging blocks and centring work on the tokens of whole images; elsewhere they would silently do nothing."""
+    """Averaging blocks and centering work on the tokens of whole images; elsewhere they would silently do nothing."""
     if num_blocks > len(encoder.blocks):
         raise BadInput(
-            f"target_blocks is {num_blocks}, but the encoder has {len(encoder.blocks)} blocks; use at most that, or all"
+            f"target_blocks is {num_blocks}, but the encoder has {len(encoder.blocks)} blocks; use at most that many, or all"
         )
     if (num_blocks > 1 or is_centred) and not of_whole_images:
         raise BadInput(
             "target_blocks and target_centering need targets=encoder with target_masking=output; "
-            "set target_blocks=1 and target_centering=none for the others"
+            "otherwise set target_blocks=1 and target_centering=none"
         )
 
 
@@ -163,7 +176,7 @@ def _normalised(tokens: Tensor) -> Tensor:
 
 
 def _at_targets(tokens: Tensor, masks: Masks) -> Tensor:
-    """[B, N, D] of images -> [B·C, M, T, D]: an image's tokens serve all of its C draws of masks."""
+    """[B, N, D] of images -> [B·C, M, T, D]: all C draws of masks of an image use its tokens."""
     index = masks.targets.unflatten(0, (len(tokens), -1))  # [B, C, M, T]
     return pick(tokens, index).flatten(0, 1)
 

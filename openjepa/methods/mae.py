@@ -1,7 +1,7 @@
-"""MAE (He et al., CVPR 2022): hide three quarters of the patches, encode the rest, paint the hidden ones.
+"""MAE (He et al., CVPR 2022): hide three quarters of the patches, encode the rest, predict the pixels of the hidden ones.
 
-The target is the picture itself, each patch normalised by its own mean and deviation. No teacher, no views.
-Differs from the published code in the encoder's first weights (normal instead of Xavier) and in the decoder of small encoders.
+The target is the image itself, each patch normalised by its own mean and deviation. No teacher, no views.
+Differs from the published code in the encoder's initial weights (normal instead of Xavier) and in the decoder of small encoders.
 """
 
 from dataclasses import dataclass, replace
@@ -35,20 +35,32 @@ class DecoderOptions:
         return replace(self, width=self.width or width, depth=self.depth or depth, num_heads=self.num_heads or heads)
 
     def build(self, encoder: VisionTransformer, output_dim: int) -> Decoder:
-        wanted = self.completed(encoder)
-        assert wanted.width and wanted.depth and wanted.num_heads
+        options = self.completed(encoder)
+        assert options.width and options.depth and options.num_heads
         return Decoder(
             dim=encoder.dim,
-            width=wanted.width,
-            depth=wanted.depth,
-            num_heads=wanted.num_heads,
+            width=options.width,
+            depth=options.depth,
+            num_heads=options.num_heads,
             output_dim=output_dim,
         )
 
 
 @methods.register("mae")
 class MAE(Method):
-    needs = EncoderNeeds(class_token=True)  # but the mean is evaluated: no loss asks for the class token
+    """The decoder is used in training only.
+
+    >>> import openjepa, torch
+    >>> from openjepa.core.types import Batch, Step
+    >>> method = openjepa.method("mae", "vit-nano/8", image_size=32)
+    >>> step = Step(index=0, total=10, seed=0, batch_size=2, rows=slice(0, 2))
+    >>> output = method.training_step(Batch(torch.randn(2, 3, 32, 32), torch.arange(2)), step)
+    >>> masks = method.masks(step)
+    >>> masks.context.shape, output.loss.shape  # 4 of 16 patches are visible
+    (torch.Size([2, 4]), torch.Size([]))
+    """
+
+    needs = EncoderNeeds(class_token=True)  # evaluation uses the mean over patches: no loss trains the class token
 
     def __init__(
         self,
@@ -60,17 +72,17 @@ class MAE(Method):
         super().__init__()
         self.backbone = encoder
         self.decoder = decoder.build(encoder, output_dim=encoder.patch_embed.in_features)
-        self.draw_masks = per_step.built(masks, encoder.grid)
+        self.draw_masks = per_step.build(masks, encoder.grid)
 
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
         masks = self.masks(step).to(batch.images.device)
         scales = self.backbone.draw_drop_path(step)
         latents = self.backbone.encode(batch.images, masks.context, branch_scales=scales)  # [B, 1+K, D]
-        painted = self.decoder(latents, masks, self.backbone.grid)  # [B, T, 3·p·p]
-        return LossOutput(F.mse_loss(painted.float(), self.targets(batch.images, masks)))
+        predicted = self.decoder(latents, masks, self.backbone.grid)  # [B, T, 3·p·p]
+        return LossOutput(F.mse_loss(predicted.float(), self.targets(batch.images, masks)))
 
     def masks(self, step: Step) -> Masks:
-        return per_step.of_step(self.draw_masks, step, self.backbone.grid)
+        return per_step.draw(self.draw_masks, step, self.backbone.grid)
 
     def targets(self, images: Tensor, masks: Masks) -> Tensor:
         """[B, 3, h, w] -> [B, T, 3·p·p]: the hidden patches, each with mean 0 and variance 1."""
@@ -81,6 +93,6 @@ class MAE(Method):
         return self.backbone
 
     @classmethod
-    def complete(cls, given: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
+    def complete(cls, options: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
         assert isinstance(encoder, VisionTransformer)
-        return {**given, "decoder": given["decoder"].completed(encoder)}
+        return {**options, "decoder": options["decoder"].completed(encoder)}

@@ -1,7 +1,7 @@
-"""MSN (Assran et al., ECCV 2022): a view with patches left out should choose the same prototypes as another, whole view.
+"""MSN (Assran et al., ECCV 2022): a view with dropped patches should match the prototypes of another, whole view.
 
-The whole view goes through a moving average, its choice is sharpened and balanced (Sinkhorn); the mean choice of a batch is kept
-spread over all prototypes. Patches are dropped before the encoder, so the masked views are cheap.
+The whole view goes through a moving average; its assignment is sharpened and balanced (Sinkhorn). A second loss spreads the mean
+assignment of a batch over all prototypes. Patches are dropped before the encoder, so masked views are cheap.
 """
 
 import copy
@@ -25,7 +25,7 @@ from openjepa.models.vit import VisionTransformer
 from openjepa.nn import ema
 
 JITTER = (0.4, 0.4, 0.4, 0.1)  # 0.8, 0.8, 0.8, 0.2 at strength 0.5
-# Target view and first anchor are alike: blur by half a chance, no solarising.
+# Target view and first anchor are alike: blur with chance 0.5, no solarising.
 CROPS = MultiCrop(
     num_local=10,
     global_scale=(0.3, 1.0),
@@ -38,6 +38,18 @@ CROPS = MultiCrop(
 
 @methods.register("msn")
 class MSN(Method):
+    """The first view is the target's, the others are anchors.
+
+    >>> import openjepa, torch
+    >>> from openjepa.core.types import Batch, Step
+    >>> method = openjepa.method("msn", "vit-nano/8", image_size=32, crops={"num_local": 2})
+    >>> step = Step(index=0, total=10, seed=0, batch_size=2, rows=slice(0, 2))
+    >>> views = tuple(torch.randn(2, 3, *view.size) for view in method.augmentations)
+    >>> output = method.training_step(Batch(views[0], torch.arange(2), views), step)
+    >>> method.visible(step).shape, sorted(output.metrics)  # the large anchor loses 2 of 16 patches
+    (torch.Size([14]), ['train/agreement', 'train/information', 'train/narrowness'])
+    """
+
     needs = EncoderNeeds(class_token=True, stretched_positions=True, pools_class=True)
 
     def __init__(
@@ -52,7 +64,7 @@ class MSN(Method):
         temperature: Above = 0.1,
         sharpening: Above = 0.25,
         sinkhorn_rounds: Annotated[int, Field(ge=0)] = 3,
-        spread: NotNegative = 1.0,  # weight of keeping the mean choice spread
+        spread: NotNegative = 1.0,  # weight of the loss that spreads the mean assignment
         momentum: tuple[Share, Share] = (0.996, 1.0),
     ) -> None:
         super().__init__()
@@ -62,7 +74,7 @@ class MSN(Method):
         self.target = copy.deepcopy(encoder).requires_grad_(False)
         self.target_head = copy.deepcopy(self.anchor_head).requires_grad_(False)
         limit = output**-0.5
-        # One-dimensional parameters are not decayed, and prototypes must not be: hence flat.
+        # Flat, because one-dimensional parameters have no weight decay, and prototypes must have none.
         self.prototypes = nn.Parameter(torch.empty(num_prototypes * output).uniform_(-limit, limit))
         self.output = output
         self.drop = drop
@@ -75,14 +87,14 @@ class MSN(Method):
 
     @property
     def augmentations(self) -> tuple[Augmentation, ...]:
-        return self.views  # the first is the target's
+        return self.views  # the first is the target
 
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
         targets = self.targets(batch.views[0])  # [B, prototypes]
-        choices = self.choose(batch.views[1], batch.views[NUM_GLOBAL:], step)  # [anchors, B, prototypes]
-        agreement = -(targets * choices.clamp(min=1e-12).log()).sum(dim=-1).mean()
-        mean = distributed.mean(choices.mean(dim=(0, 1)))  # [prototypes]
-        narrowness = math.log(len(mean)) + (mean * mean.clamp(min=1e-12).log()).sum()  # 0: all are chosen alike
+        predictions = self.predict(batch.views[1], batch.views[NUM_GLOBAL:], step)  # [anchors, B, prototypes]
+        agreement = -(targets * predictions.clamp(min=1e-12).log()).sum(dim=-1).mean()
+        mean = distributed.mean(predictions.mean(dim=(0, 1)))  # [prototypes]
+        narrowness = math.log(len(mean)) + (mean * mean.clamp(min=1e-12).log()).sum()  # 0: all are used equally
         parts = {"train/agreement": agreement.detach(), "train/narrowness": narrowness.detach()}
         parts["train/information"] = heads.information(targets)
         return LossOutput(agreement + self.spread * narrowness, parts)
@@ -91,34 +103,37 @@ class MSN(Method):
     def targets(self, images: Tensor) -> Tensor:
         """[B, 3, h, w] -> [B, prototypes], probabilities: sharpened, then balanced over the global batch."""
         vectors = self.target_head(self.target.encode(images)[:, 0])
-        sharp = self.choice(vectors, self.temperature * self.sharpening)  # a power 1/T of a softmax is one at T times …
-        return balanced(sharp, self.sinkhorn_rounds)  # … the temperature
+        # The power 1/T of a softmax is a softmax at T times the temperature.
+        sharp = self.assign(vectors, self.temperature * self.sharpening)
+        return sinkhorn(sharp, self.sinkhorn_rounds)
 
-    def choose(self, large: Tensor, small: tuple[Tensor, ...], step: Step) -> Tensor:
+    def predict(self, large: Tensor, small: tuple[Tensor, ...], step: Step) -> Tensor:
         """-> [anchors, B, prototypes], probabilities."""
-        keep = self.kept(step).to(large.device).expand(len(large), -1)  # [B, K], the same patches for the whole batch
+        keep = (
+            self.visible(step).to(large.device).expand(len(large), -1)
+        )  # [B, K], the same patches for the whole batch
         scales = self.anchor.draw_drop_path(step, "drop path large")
-        words = [self.anchor.encode(large, keep, branch_scales=scales)[:, 0]]  # [B, D]
+        tokens = [self.anchor.encode(large, keep, branch_scales=scales)[:, 0]]  # [B, D]
         if small:
             scales = self.anchor.draw_drop_path(step, "drop path small", len(small), by_view=True)
-            words.append(self.anchor.encode(torch.cat(small), branch_scales=scales)[:, 0])  # [views·B, D]
-        vectors = self.anchor_head(torch.cat(words))
-        return self.choice(vectors, self.temperature).unflatten(0, (1 + len(small), -1))
+            tokens.append(self.anchor.encode(torch.cat(small), branch_scales=scales)[:, 0])  # [views·B, D]
+        vectors = self.anchor_head(torch.cat(tokens))
+        return self.assign(vectors, self.temperature).unflatten(0, (1 + len(small), -1))
 
-    def kept(self, step: Step) -> Tensor:
-        """-> [K]: patches of the large anchor that are looked at."""
+    def visible(self, step: Step) -> Tensor:
+        """-> [K]: patches of the large anchor that are not dropped."""
         num_patches = self.anchor.grid.size
         order = torch.randperm(num_patches, generator=step.generator("masks"))
         return order[: max(round((1 - self.drop) * num_patches), 1)].sort().values
 
-    def choice(self, vectors: Tensor, temperature: float) -> Tensor:
-        """[B, D] -> [B, prototypes], probabilities by cosine."""
+    def assign(self, vectors: Tensor, temperature: float) -> Tensor:
+        """[B, D] -> [B, prototypes], probabilities from cosines."""
         prototypes = F.normalize(self.prototypes.unflatten(0, (-1, self.output)).float(), dim=1)
         with full_precision(vectors):
             return (F.normalize(vectors.float(), dim=1) @ prototypes.T / temperature).softmax(dim=-1)
 
     def after_update(self, step: Step) -> None:
-        # The published schedule is made for 1.25 times the run, so it never reaches its end.
+        # The published schedule is 1.25 times as long as the run, so it never reaches its end.
         momentum = schedule.linear(step.progress / 1.25, *self.momentum)
         ema.follow(self.target, self.anchor, momentum)
         ema.follow(self.target_head, self.anchor_head, momentum)
@@ -132,18 +147,18 @@ class MSN(Method):
         return self.anchor
 
     @classmethod
-    def complete(cls, given: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
+    def complete(cls, options: dict[str, Any], encoder: nn.Module) -> dict[str, Any]:
         assert isinstance(encoder, VisionTransformer)
-        hidden = given["hidden"] or heads.usual_hidden(encoder.dim)
-        return {**given, "crops": given["crops"].completed(encoder), "hidden": hidden}
+        hidden = options["hidden"] or heads.usual_hidden(encoder.dim)
+        return {**options, "crops": options["crops"].completed(encoder), "hidden": hidden}
 
 
-def balanced(choices: Tensor, num_rounds: int) -> Tensor:
-    """[B, P] probabilities -> the same, chosen so that over all processes' rows every prototype is used alike (Sinkhorn)."""
+def sinkhorn(assignments: Tensor, num_rounds: int) -> Tensor:
+    """[B, P] probabilities -> the same, rescaled so that the rows of all processes use every prototype equally (Sinkhorn)."""
     if not num_rounds:
-        return choices
+        return assignments
     for _ in range(num_rounds):
-        used = distributed.mean(choices.sum(dim=0))  # [P]; a common factor does not matter
-        choices = choices / used.clamp(min=1e-12)
-        choices = choices / choices.sum(dim=1, keepdim=True)
-    return choices
+        usage = distributed.mean(assignments.sum(dim=0))  # [P]; a common factor does not matter
+        assignments = assignments / usage.clamp(min=1e-12)
+        assignments = assignments / assignments.sum(dim=1, keepdim=True)
+    return assignments

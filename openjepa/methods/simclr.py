@@ -1,4 +1,4 @@
-"""SimCLR v2 (Chen et al., NeurIPS 2020): two views of an image should agree more than views of different images.
+"""SimCLR v2 (Chen et al., NeurIPS 2020): two views of an image should be more alike than views of different images.
 
 Negatives are all other views of the global batch, over all processes. Published with LARS and ResNets; here the optimiser is
 AdamW for every method, and the encoder may be a ViT. Fine-tuning starts from the first layer of the head, as published.
@@ -22,6 +22,18 @@ COLOURS = (0.8, 0.8, 0.8, 0.2)  # brightness, contrast, saturation, hue at stren
 
 @methods.register("simclr")
 class SimCLR(Method):
+    """Fine-tuning starts from `tuned_encoder`.
+
+    >>> import openjepa, torch
+    >>> from openjepa.core.types import Batch, Step
+    >>> method = openjepa.method("simclr", "vit-nano/8", image_size=32)
+    >>> step = Step(index=0, total=10, seed=0, batch_size=2, rows=slice(0, 2))
+    >>> views = tuple(torch.randn(2, 3, *view.size) for view in method.augmentations)
+    >>> output = method.training_step(Batch(views[0], torch.arange(2), views), step)
+    >>> output.loss.shape, method.tuned_encoder(views[0]).shape
+    (torch.Size([]), torch.Size([2, 64]))
+    """
+
     takes_resnet = True
 
     def __init__(
@@ -46,9 +58,9 @@ class SimCLR(Method):
         return (self.view, self.view)
 
     def training_step(self, batch: Batch, step: Step) -> LossOutput:
-        together = torch.cat(batch.views)  # [2·B, 3, h, w], so that batch norm sees both views
+        both = torch.cat(batch.views)  # [2·B, 3, h, w], so that batch norm sees both views
         scales = self.backbone.draw_drop_path(step, number=2, by_view=True)
-        first, second = self.head(self.backbone.pool(together, scales)).float().chunk(2)  # [B, D] each
+        first, second = self.head(self.backbone.pool(both, scales)).float().chunk(2)  # [B, D] each
         return LossOutput(nt_xent(first, second, self.temperature))
 
     @property
@@ -61,7 +73,7 @@ class SimCLR(Method):
 
 
 def nt_xent(first: Tensor, second: Tensor, temperature: float) -> Tensor:
-    """[B, D] twice -> scalar: each view must find its partner among all other views of all processes; both directions added."""
+    """[B, D] twice -> scalar: cross-entropy of finding a view's partner among all views of all processes, both directions added."""
     ours = F.normalize(torch.cat([first, second]), dim=1)  # [2·B, D]
     theirs = distributed.concatenate(ours)  # [processes·2·B, D]
     start, size = distributed.rank() * len(ours), len(first)

@@ -1,6 +1,6 @@
-"""Batch norm whose statistics are those of the global batch: the same for one process and for many.
+"""Batch norm with the statistics of the global batch: one process and many give the same result.
 
-torch's SyncBatchNorm does this for GPUs only. Accumulation rounds still have statistics of their own.
+torch's SyncBatchNorm works on GPUs only. Each accumulation round still has its own statistics.
 """
 
 import torch
@@ -24,18 +24,18 @@ class BatchNorm(nn.modules.batchnorm._BatchNorm):
         mean = distributed.mean(x.mean(axes))  # [D]
         centred = x - mean.view(shape)
         variance = distributed.mean(centred.square().mean(axes))  # [D]
-        self._remember(mean.detach(), variance.detach(), num_values=x.numel() // x.shape[1])
+        self._track(mean.detach(), variance.detach(), num_values=x.numel() // x.shape[1])
         x = centred * (variance + self.eps).rsqrt().view(shape)
         if self.affine:
             x = x * self.weight.view(shape) + self.bias.view(shape)
         return x.to(input.dtype)
 
     @torch.no_grad()
-    def _remember(self, mean: Tensor, variance: Tensor, num_values: int) -> None:
+    def _track(self, mean: Tensor, variance: Tensor, num_values: int) -> None:
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
             return
         total = num_values * distributed.world_size()
         self.num_batches_tracked += 1
         momentum = self.momentum if self.momentum is not None else 1 / float(self.num_batches_tracked)
         self.running_mean.lerp_(mean, momentum)
-        self.running_var.lerp_(variance * total / max(total - 1, 1), momentum)  # unbiased, as torch keeps it
+        self.running_var.lerp_(variance * total / max(total - 1, 1), momentum)  # unbiased, as in torch

@@ -1,8 +1,8 @@
-"""What target tokens have in common over images, taken out of them (docs/decisions/0002-target-centring.md). Not in the paper.
+"""Removes from target tokens what they have in common over images (docs/decisions/0002-target-centring.md). Not in the paper.
 
-`position`: minus the mean of each place. Without it small models learn *where* a patch is and not *what* it shows.
-`whiten`: and then all directions get the same spread. A few of them, such as brightness and colour, hold most of the spread of
-a young encoder's tokens; left alone they are all that the loss sees, and all that is learned.
+`position`: subtracts the mean of each position. Without it small models learn *where* a patch is and not *what* it shows.
+`whiten`: also gives all directions the same variance. A few of them, such as brightness and colour, have most of the variance of
+a young encoder's tokens; without whitening they dominate the loss, and nothing else is learned.
 """
 
 from typing import Literal
@@ -14,17 +14,17 @@ from openjepa.machine import distributed
 from openjepa.machine.precision import full_precision
 
 Kind = Literal["position", "whiten"]
-MOMENTUM = 0.99  # forgets in about 100 steps; a first guess, not tuned
-RIDGE = 0.1  # of the mean spread: directions far below it are noise and are not blown up
-REFRESH = 10  # steps between two whitening maps: they change slowly, and take a second at D = 1280
+MOMENTUM = 0.99  # forgets in about 100 steps; not tuned
+RIDGE = 0.1  # of the mean variance: directions far below it are noise and are not amplified
+REFRESH = 10  # steps between two whitening maps: they change slowly and take a second at D = 1280
 
 
 class Centering(nn.Module):
-    mean: Tensor  # [N, D], what a place has on average over images
-    covariance: Tensor  # [D, D], of tokens without that
+    mean: Tensor  # [N, D], the mean over images at each position
+    covariance: Tensor  # [D, D], of tokens minus that mean
     whitener: Tensor  # [D, D], symmetric: covariance to the power -1/2
-    new_mean: Tensor  # [N, D], around the running one, and …
-    new_covariance: Tensor  # … [D, D], the sums over this step's batches, which will move them
+    new_mean: Tensor  # [N, D] and …
+    new_covariance: Tensor  # … [D, D]: sums over this step's batches, relative to the running mean
 
     def __init__(self, num_patches: int, dim: int, kind: Kind) -> None:
         super().__init__()
@@ -38,14 +38,14 @@ class Centering(nn.Module):
             self.register_buffer("new_covariance", torch.zeros(dim, dim), persistent=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """[B, N, D] -> [B, N, D]: only what differs between images is left to predict; in float32 also under autocast."""
+        """[B, N, D] -> [B, N, D]: only what differs between images remains to predict; in float32 also under autocast."""
         with full_precision(tokens):
             centred = tokens.float() - self.mean
             if self.training:
-                self._note(centred)
+                self._collect(centred)
             return centred @ self.whitener if self.whitens else centred
 
-    def _note(self, centred: Tensor) -> None:
+    def _collect(self, centred: Tensor) -> None:
         self.num_new += 1
         self.new_mean += centred.mean(dim=0)
         if self.whitens:
@@ -54,25 +54,27 @@ class Centering(nn.Module):
 
     @torch.no_grad()
     def update(self, index: int) -> None:
-        """After step `index`, over all processes. The first means are plain ones: the first batch replaces the zeros."""
+        """After step `index`, over all processes. The first steps average plainly: the first batch replaces the zeros."""
         if not self.num_new:
             return
         weight = 1 - min(MOMENTUM, index / (index + 1))
-        drift = self._taken(self.new_mean)  # of this step's mean from the running one
+        drift = self._pop(self.new_mean)  # of this step's mean from the running one
         self.mean.add_(drift, alpha=weight)
         if self.whitens:
-            # Noted around the running mean, which is zero at first: without the drift, places would count as spread.
-            self.covariance.lerp_(self._taken(self.new_covariance) - drift.T @ drift / len(drift), weight)
+            # Collected around the running mean, zero at first: without the drift, positions would count as variance.
+            self.covariance.lerp_(self._pop(self.new_covariance) - drift.T @ drift / len(drift), weight)
             is_due = index < REFRESH or index % REFRESH == 0
-            if is_due and self.covariance.isfinite().all():  # else the loop will say what is wrong, in words
+            if (
+                is_due and self.covariance.isfinite().all()
+            ):  # else the training loop reports the loss that is not finite
                 self.whitener.copy_(inverse_root(self.covariance))
         self.num_new = 0
 
-    def _taken(self, new: Tensor) -> Tensor:
-        """What one step noted, over its batches and all processes; the notes start anew."""
-        taken = distributed.mean(new / self.num_new)
+    def _pop(self, new: Tensor) -> Tensor:
+        """The mean over this step's batches and all processes; resets the sum."""
+        mean = distributed.mean(new / self.num_new)
         new.zero_()
-        return taken
+        return mean
 
 
 def inverse_root(covariance: Tensor) -> Tensor:

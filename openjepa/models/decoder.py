@@ -1,4 +1,4 @@
-"""MAE's decoder: sees the encoded visible patches and mask tokens everywhere else, and paints the hidden patches."""
+"""MAE's decoder: sees the encoded visible patches and mask tokens, and predicts the pixels of the hidden patches."""
 
 import torch
 from torch import Tensor, nn
@@ -22,16 +22,16 @@ class Decoder(nn.Module):
         init.xavier(self)
 
     def forward(self, latents: Tensor, masks: Masks, grid: Grid) -> Tensor:
-        """[B, C+K, D] -> [B, T, output]: what is at the target patches. C class tokens come first and have no place.
+        """[B, C+K, D] -> [B, T, output]: the pixels of the target patches. C class tokens come first and have no position.
 
-        MAE puts the tokens back into their order first; attention does not care, places are added to each token.
+        MAE restores the order of the tokens first; attention does not need it, each token carries its position.
         """
-        places = positions.sincos(grid, self.width).to(latents.device)  # [N, W]
+        table = positions.sincos(grid, self.width).to(latents.device)  # [N, W]
         seen = self.embed(latents)  # [B, C+K, W]
         num_class = latents.shape[1] - masks.context.shape[1]
-        seen = torch.cat([seen[:, :num_class], seen[:, num_class:] + places[masks.context]], dim=1)
+        seen = torch.cat([seen[:, :num_class], seen[:, num_class:] + table[masks.context]], dim=1)
         hidden = masks.targets.flatten(1)  # [B, T]
-        x = torch.cat([seen, self.mask_token + places[hidden]], dim=1)  # [B, C+K+T, W]
+        x = torch.cat([seen, self.mask_token + table[hidden]], dim=1)  # [B, C+K+T, W]
         for block in self.blocks:
             x = block(x)
         return self.proj(self.norm(x[:, -hidden.shape[1] :]))

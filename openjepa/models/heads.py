@@ -1,4 +1,4 @@
-"""The small networks behind an encoder that methods compare views in; thrown away after training."""
+"""Small networks on top of an encoder, in whose output methods compare views; not used after training."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -19,11 +19,11 @@ def projector(
 ) -> nn.Sequential:
     """Linear layers through these widths, each but the last followed by batch norm and an activation.
 
-    `has_bias`: of the last one; `ends_with_norm`: a batch norm, too, follows it, without a bias, as in SimCLR v2.
+    `has_bias` is about the last layer; `ends_with_norm` adds a batch norm without bias behind it, as in SimCLR v2.
     """
     layers: list[nn.Module] = []
     for narrow, wide in pairwise(dims[:-1]):
-        layers += [nn.Linear(narrow, wide, bias=False), BatchNorm(wide), activation()]  # the norm has a bias of its own
+        layers += [nn.Linear(narrow, wide, bias=False), BatchNorm(wide), activation()]  # the norm has a bias
     layers.append(nn.Linear(dims[-2], dims[-1], bias=has_bias))
     if ends_with_norm:
         norm = BatchNorm(dims[-1])
@@ -33,19 +33,19 @@ def projector(
 
 
 PUBLISHED_HIDDEN = 2048
-PUBLISHED_FROM = 384  # encoder width, ViT-S; below, heads of this size would be most of the work
+PUBLISHED_FROM = 384  # encoder width, ViT-S; for smaller encoders heads of this size would dominate the cost
 UNIT_FROM = 768  # encoder width, ViT-B
 SMALL_PROTOTYPES = 1024
 
 
 def usual_hidden(dim: int, published: int = PUBLISHED_HIDDEN) -> int:
-    """For an encoder of this width."""
+    """The hidden width of a head for an encoder of this width."""
     return published if dim >= PUBLISHED_FROM else published // 512 * dim
 
 
 @torch.no_grad()
 def information(choices: Tensor) -> Tensor:
-    """[..., P] probabilities -> what a choice tells about its image, in nats: 0 when all are alike, be it one prototype or none."""
+    """[..., P] probabilities -> mutual information of prototype and image, in nats: 0 if all rows are alike."""
     rows = choices.flatten(0, -2)
     return torch.special.entr(rows.mean(dim=0)).sum() - torch.special.entr(rows).sum(dim=-1).mean()
 
@@ -69,14 +69,14 @@ class PrototypeOptions:
         )
 
     def build(self, encoder: VisionTransformer) -> "PrototypeHead":
-        wanted = self.completed(encoder)
-        assert wanted.hidden and wanted.num_prototypes and wanted.is_unit is not None
+        options = self.completed(encoder)
+        assert options.hidden and options.num_prototypes and options.is_unit is not None
         return PrototypeHead(
             encoder.dim,
-            hidden=wanted.hidden,
-            bottleneck=wanted.bottleneck,
-            num_prototypes=wanted.num_prototypes,
-            is_unit=wanted.is_unit,
+            hidden=options.hidden,
+            bottleneck=options.bottleneck,
+            num_prototypes=options.num_prototypes,
+            is_unit=options.is_unit,
         )
 
 
@@ -93,7 +93,7 @@ class PrototypeHead(nn.Module):
         limit = bottleneck**-0.5
         # Used at length 1.
         self.directions = nn.Parameter(torch.empty(num_prototypes, bottleneck).uniform_(-limit, limit))
-        # The published `norm_last_layer`: whether all directions count alike or each learns a gain.
+        # The published `norm_last_layer`: all directions have length 1, or each learns a gain.
         self.gains = None if is_unit else nn.Parameter(torch.ones(num_prototypes))
 
     def forward(self, x: Tensor, *, is_frozen: bool = False) -> Tensor:
@@ -105,7 +105,7 @@ class PrototypeHead(nn.Module):
         return F.normalize(self.mlp(x).float(), dim=-1)
 
     def scores(self, vectors: Tensor, *, is_frozen: bool = False) -> Tensor:
-        """[..., bottleneck] -> [..., prototypes]; `is_frozen` keeps the directions as they are, as in DINO's first epoch."""
+        """[..., bottleneck] -> [..., prototypes]; `is_frozen`: no gradient for the directions, as in DINO's first epoch."""
         with full_precision(vectors):  # scores are divided by temperatures of 0.04
             directions = F.normalize(self.directions.float(), dim=1)
             if self.gains is not None:

@@ -9,7 +9,7 @@ from openjepa.core.numbers import Positive, Share
 from openjepa.core.types import Augmentation
 from openjepa.models.vit import VisionTransformer
 
-NUM_GLOBAL = 2  # large views; they come first
+NUM_GLOBAL = 2  # large views, which come first
 LOCAL_SIDE = 96 / 224  # of a small view, as published
 
 

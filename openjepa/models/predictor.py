@@ -1,8 +1,8 @@
-"""I-JEPA's predictor: a narrow transformer that sees the context and answers, place by place, what a target block holds.
+"""I-JEPA's predictor: a narrow transformer that sees the context and predicts each patch of a target block.
 
 `joint` is the paper: each target block is a sequence of its own, [context ; mask tokens], with full attention.
 `shared` puts one copy of the context and all blocks' mask tokens into one sequence: context attends to context, a
-block's mask tokens attend to context and to each other. Different mathematics, about half the work.
+block's mask tokens attend to context and to each other. Not the same function, and about half the work.
 """
 
 from dataclasses import dataclass, replace
@@ -34,15 +34,15 @@ class PredictorOptions:
         return replace(self, width=width, depth=depth)
 
     def build(self, encoder: VisionTransformer, output_dim: int) -> "Predictor":
-        wanted = self.completed(encoder)
-        assert wanted.width is not None and wanted.depth is not None
+        options = self.completed(encoder)
+        assert options.width is not None and options.depth is not None
         return Predictor(
             dim=encoder.dim,
-            width=wanted.width,
-            depth=wanted.depth,
+            width=options.width,
+            depth=options.depth,
             num_heads=encoder.size.num_heads,  # the encoder's number, as published
             output_dim=output_dim,
-            attention=wanted.attention,
+            attention=options.attention,
             rescale_init=encoder.rescale_init,
         )
 
@@ -73,17 +73,17 @@ class Predictor(nn.Module):
             init.rescale_by_depth(self.blocks)
 
     def forward(self, context: Tensor, masks: Masks, grid: Grid) -> Tensor:
-        """[B, K, D] -> [B, M, T, D]: one prediction for each patch of each target block."""
-        places = positions.sincos(grid, self.width).to(context.device)  # [N, P]
-        seen = self.embed(context) + places[masks.context]  # [B, K, P]
-        asked = self.mask_token + places[masks.targets]  # [B, M, T, P]
+        """[B, K, D] -> [B, M, T, D]: one prediction per patch of each target block."""
+        table = positions.sincos(grid, self.width).to(context.device)  # [N, P]
+        seen = self.embed(context) + table[masks.context]  # [B, K, P]
+        queries = self.mask_token + table[masks.targets]  # [B, M, T, P]
         run = self._joint if self.attention == "joint" else self._shared
-        return self.proj(self.norm(run(seen, asked, masks.context_valid)))
+        return self.proj(self.norm(run(seen, queries, masks.context_valid)))
 
-    def _joint(self, seen: Tensor, asked: Tensor, valid: Tensor | None) -> Tensor:
-        """[B, K, P], [B, M, T, P] -> [B, M, T, P], each block on its own."""
-        B, M, T, _ = asked.shape
-        x = torch.cat([seen[:, None].expand(-1, M, -1, -1), asked], dim=2).flatten(0, 1)  # [B·M, K+T, P]
+    def _joint(self, seen: Tensor, queries: Tensor, valid: Tensor | None) -> Tensor:
+        """[B, K, P], [B, M, T, P] -> [B, M, T, P]: each block in its own sequence."""
+        B, M, T, _ = queries.shape
+        x = torch.cat([seen[:, None].expand(-1, M, -1, -1), queries], dim=2).flatten(0, 1)  # [B·M, K+T, P]
         allowed = None
         if valid is not None:
             keys = torch.cat([valid, valid.new_ones(B, T)], dim=1)  # [B, K+T]
@@ -92,10 +92,10 @@ class Predictor(nn.Module):
             x = block(x, allowed)
         return x[:, -T:].unflatten(0, (B, M))
 
-    def _shared(self, seen: Tensor, asked: Tensor, valid: Tensor | None) -> Tensor:
-        """[B, K, P], [B, M, T, P] -> [B, M, T, P], all blocks beside one context."""
-        _, M, T, _ = asked.shape
-        x = torch.cat([seen, asked.flatten(1, 2)], dim=1)  # [B, K+M·T, P]
+    def _shared(self, seen: Tensor, queries: Tensor, valid: Tensor | None) -> Tensor:
+        """[B, K, P], [B, M, T, P] -> [B, M, T, P]: all blocks in one sequence with one context."""
+        _, M, T, _ = queries.shape
+        x = torch.cat([seen, queries.flatten(1, 2)], dim=1)  # [B, K+M·T, P]
         allowed = shared_attention(seen.shape[1], M, T, seen.device)
         if valid is not None:
             keys = torch.cat([valid, valid.new_ones(len(valid), M * T)], dim=1)  # [B, K+M·T]
@@ -106,7 +106,7 @@ class Predictor(nn.Module):
 
 
 def shared_attention(num_context: int, num_blocks: int, block_size: int, device: torch.device) -> Tensor:
-    """-> [L, L] bool, L = K + M·T: everyone sees the context; a mask token also sees its own block."""
+    """-> [L, L] bool, L = K + M·T: all tokens see the context; a mask token also sees its own block."""
     owner = torch.arange(num_blocks, device=device).repeat_interleave(block_size)
     owner = torch.cat([owner.new_full((num_context,), -1), owner])  # [L]; -1 is the context
     return (owner[None, :] == -1) | (owner[:, None] == owner[None, :])

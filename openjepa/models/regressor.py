@@ -1,4 +1,4 @@
-"""CAE's latent regressor: queries at hidden places look at the visible latents, and at each other, in cross-attention."""
+"""CAE's latent regressor: queries at hidden patches attend to the visible latents and to each other."""
 
 import torch
 import torch.nn.functional as F
@@ -22,20 +22,20 @@ class Regressor(nn.Module):
         nn.init.normal_(self.mask_token, std=init.STD)
 
     def forward(self, latents: Tensor, masks: Masks, grid: Grid) -> Tensor:
-        """[B, C+K, D] -> [B, T, D]: the latents that the hidden patches should have."""
+        """[B, C+K, D] -> [B, T, D]: the predicted latents of the hidden patches."""
         table = positions.sincos(grid, self.dim).to(latents.device)  # [N, D]
         hidden = masks.targets.flatten(1)  # [B, T]
         num_class = latents.shape[1] - masks.context.shape[1]
-        seen_places = F.pad(table[masks.context], (0, 0, num_class, 0))  # [B, C+K, D]; a class token has no place
-        places = torch.cat([seen_places, table[hidden]], dim=1)  # [B, C+K+T, D]
+        seen = F.pad(table[masks.context], (0, 0, num_class, 0))  # [B, C+K, D]; a class token has no position
+        where = torch.cat([seen, table[hidden]], dim=1)  # [B, C+K+T, D]
         queries = self.mask_token.expand(*hidden.shape, -1)
         for block in self.blocks:
-            queries = block(queries, latents, places)
+            queries = block(queries, latents, where)
         return self.norm(queries)
 
 
 class CrossBlock(nn.Module):
-    """Queries and keys know their places, values do not."""
+    """Positions are added to queries and keys, not to values."""
 
     def __init__(self, dim: int, num_heads: int) -> None:
         super().__init__()
@@ -46,12 +46,12 @@ class CrossBlock(nn.Module):
         self.norm2 = nn.LayerNorm(dim, eps=LAYER_NORM_EPS)
         self.mlp = Mlp(dim, MLP_RATIO * dim)
 
-    def forward(self, queries: Tensor, latents: Tensor, places: Tensor) -> Tensor:
+    def forward(self, queries: Tensor, latents: Tensor, where: Tensor) -> Tensor:
         """[B, T, D], [B, C+K, D], [B, C+K+T, D] -> [B, T, D]"""
-        asked = self.norm_query(queries)
-        seen = torch.cat([self.norm_seen(latents), asked], dim=1)  # [B, C+K+T, D]
-        query = self._heads(self.query(asked + places[:, -asked.shape[1] :]))
-        key, value = self._heads(self.key(seen + places)), self._heads(self.value(seen))
+        normed = self.norm_query(queries)
+        seen = torch.cat([self.norm_seen(latents), normed], dim=1)  # [B, C+K+T, D]
+        query = self._heads(self.query(normed + where[:, -normed.shape[1] :]))
+        key, value = self._heads(self.key(seen + where)), self._heads(self.value(seen))
         attended = F.scaled_dot_product_attention(query, key, value)
         queries = queries + self.proj(attended.transpose(1, 2).flatten(2))
         return queries + self.mlp(self.norm2(queries))

@@ -1,6 +1,6 @@
 """ResNet (He et al., 2016) for SimCLR and BYOL: `resnet18`, `resnet50`, wider with `resnet50x2`.
 
-For pictures up to 64 px the stem is the one of CIFAR: one 3×3 convolution, no pooling.
+Images up to 64 px get the stem of CIFAR: one 3×3 convolution, no pooling.
 """
 
 import re
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from openjepa.core.errors import BadInput
 from openjepa.models.batchnorm import BatchNorm
 
-SMALL = 64  # px; larger pictures get the stem of ImageNet
+SMALL = 64  # px; larger images get the stem of ImageNet
 STAGES = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3)}
 BOTTLENECK_DEPTHS = (50,)
 EXPANSION = 4  # of a bottleneck's width
@@ -31,7 +31,7 @@ class ResNetSize:
 
 
 def parse(name: str) -> ResNetSize | None:
-    """'resnet50x2' -> its size; None for what is no ResNet."""
+    """'resnet50x2' -> its size; None if the name is not a ResNet's."""
     if not name.startswith("resnet"):
         return None
     match = re.fullmatch(r"resnet(\d+)(?:x(\d+))?", name)
@@ -42,6 +42,11 @@ def parse(name: str) -> ResNetSize | None:
 
 
 class ResNet(nn.Module):
+    """
+    >>> ResNet(ResNetSize(18), image_size=(32, 32)).pool(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 512])
+    """
+
     def __init__(self, size: ResNetSize, *, image_size: tuple[int, int]) -> None:
         super().__init__()
         self.size = size
@@ -61,18 +66,18 @@ class ResNet(nn.Module):
                 nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, 3, h, w] -> [B, N, D], one token for each place of the last map."""
+        """[B, 3, h, w] -> [B, N, D], one token per position of the last map."""
         return self.stages(self.stem(images)).flatten(2).transpose(1, 2)
 
     def pool(self, images: Tensor, branch_scales: Tensor | None = None) -> Tensor:
-        """[B, 3, h, w] -> [B, D]: the mean over places, what heads and probes see."""
+        """[B, 3, h, w] -> [B, D]: the mean over positions, the input of heads and probes."""
         return self(images).mean(dim=1)
 
     def draw_drop_path(self, *_: object, **__: object) -> None:
-        """There is none; asked for by methods that also know ViTs."""
+        """None; methods that also take ViTs call it."""
 
     def fresh(self) -> "ResNet":
-        """The same architecture with new first weights."""
+        """The same architecture with new random weights."""
         return ResNet(self.size, image_size=self.image_size)
 
 

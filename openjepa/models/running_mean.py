@@ -1,4 +1,4 @@
-"""A running mean over batches, processes and accumulation rounds: the centre of DINO and iBOT."""
+"""A running mean over batches, processes and accumulation rounds: the center of DINO and iBOT."""
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from openjepa.machine import distributed
 
 class RunningMean(nn.Module):
     mean: Tensor  # [D]
-    new: Tensor  # [D], the sum over this step's rounds
+    new: Tensor  # [D], the sum over this step's accumulation rounds
 
     def __init__(self, dim: int, momentum: float) -> None:
         super().__init__()
@@ -18,8 +18,8 @@ class RunningMean(nn.Module):
         self.register_buffer("new", torch.zeros(dim), persistent=False)
 
     @torch.no_grad()
-    def note(self, rows: Tensor) -> None:
-        """[..., D]: what will move the mean after the step."""
+    def collect(self, rows: Tensor) -> None:
+        """[..., D]: `update` moves the mean towards these."""
         self.new += rows.float().flatten(0, -2).mean(dim=0)
         self.num_new += 1
 

@@ -34,7 +34,12 @@ SIZES = {
 
 
 def parse(name: str) -> tuple[Size, int]:
-    """'vit-tiny/16' -> (Size, 16)."""
+    """'vit-tiny/16' -> (Size, 16).
+
+    >>> size, patch_size = parse("vit-nano/8")
+    >>> size.dim, size.depth, patch_size
+    (64, 3, 8)
+    """
     match = re.fullmatch(r"vit-([a-z]+)/(\d+)", name)
     if match is None:
         raise BadInput(f'model "{name}" is not of the form vit-SIZE/PATCH, such as vit-tiny/16')

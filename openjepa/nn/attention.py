@@ -1,4 +1,4 @@
-"""Multi-head self-attention. The weights are only made when somebody wants to see them."""
+"""Multi-head self-attention. The attention weights are computed only on request."""
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,7 @@ class Attention(nn.Module):
         self.proj = nn.Linear(dim, dim)
 
     def forward(self, x: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """[B, N, D] -> [B, N, D]; `allowed` (bool, broadcast to [B, heads, N, N]) says which query may look at which key."""
+        """[B, N, D] -> [B, N, D]; `allowed` (bool, broadcast to [B, heads, N, N]) tells which query may attend to which key."""
         query, key, value = self._heads(x)
         x = F.scaled_dot_product_attention(query, key, value, attn_mask=allowed)  # [B, heads, N, D/heads]
         return self.proj(x.transpose(1, 2).flatten(2))

@@ -34,7 +34,7 @@ class Block(nn.Module):
         return x + _scaled(self.mlp(self.norm2(x)), scale_mlp)
 
     def attention_weights(self, x: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """[B, N, D] -> [B, heads, N, N], what this block attends to when x enters it."""
+        """[B, N, D] -> [B, heads, N, N]: the attention of this block for input x."""
         return self.attn.weights(self.norm1(x), allowed)
 
 
@@ -45,5 +45,5 @@ def _scaled(branch: Tensor, scale: Tensor | float) -> Tensor:
 def drop_path_scales(depth: int, batch_size: int, rate: float, generator: torch.Generator) -> Tensor:
     """-> [depth, 2, B]: 0 where a branch is dropped, else 1/keep; the rate grows linearly with depth up to `rate`."""
     rates = torch.linspace(0, rate, depth)[:, None, None]  # [depth, 1, 1]
-    kept = torch.rand(depth, 2, batch_size, generator=generator) >= rates
-    return kept / (1 - rates)
+    is_active = torch.rand(depth, 2, batch_size, generator=generator) >= rates
+    return is_active / (1 - rates)

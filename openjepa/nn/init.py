@@ -1,6 +1,6 @@
 """Initial weights as in I-JEPA: normal with std 0.02, biases 0, norms 1 and 0.
 
-The published code cuts the normal at ±2, that is at 100 standard deviations, so a plain normal is the same thing.
+The published code cuts the normal at ±2, that is at 100 standard deviations, so a plain normal is the same.
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ def xavier(module: nn.Module) -> None:
 def rescale_by_depth(blocks: Iterable[nn.Module]) -> None:
     """Divides both branch outputs of block l = 1, 2, … by √(2l).
 
-    Written in the published constructors, then overwritten before training there; hence off by default.
+    The published constructors do this, and the published training script then overwrites it; hence off by default.
     """
     for depth, block in enumerate(blocks, start=1):
         assert isinstance(block, Block)

@@ -16,19 +16,22 @@ from openjepa.core.types import Grid
 def sincos(grid: Grid, dim: int, extent: Grid | None = None) -> Tensor:
     """(height, width), D -> [N, D] float32 on the CPU; the cached table is shared, so never change it in place.
 
-    Places are whole numbers or, with `extent`, spread over those of a grid of that size, as interpolation would do it.
+    Coordinates are whole numbers or, with `extent`, spread over those of a grid of that size, as interpolation would do it.
+
+    >>> sincos(Grid(4, 6), dim=16).shape
+    torch.Size([24, 16])
     """
     if dim % 4:
         raise BadInput(f"width {dim} is not a multiple of 4, which sine-cosine positions need; use {dim - dim % 4 + 4}")
     extent = extent or grid
-    axes = (_places(grid.height, extent.height), _places(grid.width, extent.width))
+    axes = (_coordinates(grid.height, extent.height), _coordinates(grid.width, extent.width))
     rows, columns = torch.meshgrid(*axes, indexing="ij")
     halves = [_axis(columns.flatten(), dim // 2), _axis(rows.flatten(), dim // 2)]
     return torch.cat(halves, dim=1).float()  # [N, D]
 
 
-def _places(number: int, extent: int) -> Tensor:
-    """-> [number]: the centres of `number` equal parts of `extent` whole places."""
+def _coordinates(number: int, extent: int) -> Tensor:
+    """-> [number]: the centers of `number` equal parts of `extent` unit cells."""
     return (torch.arange(number, dtype=torch.float64) + 0.5) * (extent / number) - 0.5
 
 

@@ -1,1 +1,1 @@
-"""Weights from and for other places: runs, the official archive, Hugging Face."""
+"""Load and save weights: runs, the official archive, Hugging Face."""

@@ -1,6 +1,6 @@
 """Hugging Face's I-JEPA layout: an encoder as a folder that `transformers.IJepaModel.from_pretrained` opens.
 
-They keep the encoder only (no predictor), split q, k and v, and store the position table.
+This layout has the encoder only (no predictor), splits q, k and v, and stores the position table.
 """
 
 import json
@@ -23,7 +23,7 @@ _LAYER = {
 
 
 def write(folder: Path, encoder: VisionTransformer) -> None:
-    """config.json and model.safetensors."""
+    """Writes config.json and model.safetensors."""
     if encoder.num_class:
         raise ValueError("transformers' I-JEPA has no class token, and this encoder has one")
     if len(set(encoder.image_size)) > 1:

@@ -1,4 +1,4 @@
-"""Trained networks back from disk: from a run folder, a checkpoint folder, a weights file, or the official I-JEPA archive."""
+"""Loads trained networks from a run folder, a checkpoint folder, a weights file, or the official I-JEPA archive."""
 
 from pathlib import Path
 from typing import Literal, get_args
@@ -40,7 +40,7 @@ def load_encoder(run: str | Path, which: Which = "target") -> nn.Module:
 
 
 def load_encoders(run: str | Path, which: Which = "target") -> tuple[nn.Module, nn.Module]:
-    """The encoder, and what fine-tuning starts from; mostly the same."""
+    """The encoder, and the network that fine-tuning starts from; usually the same."""
     if which not in get_args(Which):
         raise BadInput(f'there is no "{which}" encoder; choose {" or ".join(get_args(Which))}')
     if _is_archive(Path(run)):
@@ -51,7 +51,7 @@ def load_encoders(run: str | Path, which: Which = "target") -> tuple[nn.Module, 
 
 
 def read_config(run: str | Path) -> Config | None:
-    """The settings that produced some weights; None for an archive of somebody else's."""
+    """The settings that produced some weights; None for an official archive."""
     if _is_archive(Path(run)):
         return None
     with safe_open(weights_file(Path(run)), framework="pt") as file:
@@ -68,26 +68,26 @@ def read_weights(run: str | Path) -> tuple[Config, dict[str, Tensor]]:
     except (SafetensorError, OSError) as error:
         raise BadInput(f"{path} is not a readable weights file: {_first_line(error)}") from None
     if "config" not in metadata:
-        raise BadInput(f"{path} carries no OpenJEPA config; expected a weights.safetensors that a run wrote")
+        raise BadInput(f"{path} has no OpenJEPA config; expected a weights.safetensors that a run wrote")
     config = configs.load(yaml.safe_load(metadata["config"]))
     _check_belongs(path, config, RunFolder(Path(run)))
     return config, weights
 
 
 def _check_belongs(path: Path, config: Config, folder: RunFolder) -> None:
-    """Weights copied into the folder of another model would be taken for that run's."""
+    """Weights that were copied into another run's folder must not pass for that run's."""
     if not folder.holds_a_run:
         return
     stored = configs.load(settings.read(folder.config))
     if stored.model.name != config.model.name:
         raise BadInput(
             f"{path} holds a {config.model.name}, but {folder.config} says {stored.model.name}; "
-            "they are from different runs: give the weights file itself, or restore the folder"
+            "they come from different runs: give the weights file itself, or restore the folder"
         )
 
 
 def weights_file(path: Path) -> Path:
-    """Where the weights lie: the run's final file, else its newest intact checkpoint."""
+    """The run's final weights, else those of its newest intact checkpoint."""
     if path.is_file():
         return path
     if (path / checkpoint.MANIFEST).exists() or (path / checkpoint.STATE).exists():

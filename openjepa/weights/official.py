@@ -1,6 +1,6 @@
 """The official I-JEPA archive (.pth.tar): three networks saved from DDP wrappers, so every name starts with `module.`.
 
-Read with weights_only: nothing in the file is executed. The official weights are CC-BY-NC 4.0; ours are ours.
+Loaded with weights_only: nothing in the file is executed. The official weights are CC-BY-NC 4.0.
 """
 
 import pickle
@@ -29,7 +29,7 @@ PREDICTOR_NAMES = (
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The archive as saved: networks by name, plus optimiser state, epoch and so on when present."""
+    """The archive as saved: networks by name, and optimiser state, epoch and so on if present."""
     try:
         archive = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
@@ -43,7 +43,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def read_encoder(path: Path, which: Literal["target", "context"] = "target") -> VisionTransformer:
-    """The encoder with its size found from the shapes; the target encoder, which the paper evaluates, by default."""
+    """The encoder, its size derived from the shapes; by default the target encoder, which the paper evaluates."""
     archive = read(path)
     name = ARCHIVE_NAMES[which]
     if name not in archive:
@@ -75,7 +75,7 @@ def predictor_from(state: Mapping[str, Tensor], *, num_heads: int) -> Predictor:
     predictor = Predictor(dim=dim, width=width, depth=depth, num_heads=num_heads)
     ours = {}
     for name, tensor in state.items():
-        if name != "predictor_pos_embed":  # analytic, not stored with us
+        if name != "predictor_pos_embed":  # computed, not stored, here
             ours[_renamed(name, [(theirs, mine) for mine, theirs in PREDICTOR_NAMES])] = tensor
     predictor.load_state_dict(ours)
     return predictor.eval()
@@ -89,7 +89,7 @@ def write(
     predictor: Predictor,
     extra: Mapping[str, Any] | None = None,
 ) -> None:
-    """An archive that the official code would load: three networks with `module.` names and their position tables."""
+    """Writes an archive that the official code can load: three networks with `module.` names and their position tables."""
     if context_encoder.num_class:
         raise ValueError("the official archive has no class token, and this encoder has one")
     grid = context_encoder.grid
@@ -120,14 +120,14 @@ def predictor_to_official(predictor: Predictor, grid: Grid) -> dict[str, Tensor]
 
 
 def _encoder_names_to_ours(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    ours = {name: tensor for name, tensor in state.items() if name != "pos_embed"}  # analytic, not stored with us
+    ours = {name: tensor for name, tensor in state.items() if name != "pos_embed"}  # computed, not stored, here
     ours["patch_embed.weight"] = ours.pop("patch_embed.proj.weight").flatten(1)
     ours["patch_embed.bias"] = ours.pop("patch_embed.proj.bias")
     return ours
 
 
 def _size(*, dim: int, depth: int, mlp_hidden: int) -> Size:
-    """Heads cannot be read off the weights; the published sizes fix them."""
+    """The weights do not show the number of heads; the published sizes do."""
     for size in SIZES.values():
         if (size.dim, size.depth, size.mlp_hidden) == (dim, depth, mlp_hidden):
             return size

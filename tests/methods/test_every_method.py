@@ -1,4 +1,4 @@
-"""Every method from pictures to a report: trained, judged, loaded, drawn. Small, and inside this process."""
+"""Every method from images to a report: trained, evaluated, loaded, reported. Small, and in this process."""
 
 from pathlib import Path
 
@@ -19,7 +19,9 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("name", "model"), CASES)
-def test_a_method_trains_is_judged_loads_and_is_reported(name: str, model: str, labelled: Path, tmp_path: Path) -> None:
+def test_a_method_is_trained_evaluated_loaded_and_reported(
+    name: str, model: str, labelled: Path, tmp_path: Path
+) -> None:
     settings = {
         "data": {"source": str(labelled / "train"), "image_size": 32, "workers": 0},
         "method": {"name": name},

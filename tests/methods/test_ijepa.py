@@ -19,7 +19,7 @@ from openjepa.nn.positions import sincos
 
 
 def step(index: int = 0, batch_size: int = 4, rows: slice | None = None) -> Step:
-    return Step(index, 100, seed=7, batch_size=batch_size, rows=rows or slice(0, batch_size))
+    return Step(index=index, total=100, seed=7, batch_size=batch_size, rows=rows or slice(0, batch_size))
 
 
 def batch(batch_size: int = 4) -> Batch:
@@ -49,12 +49,12 @@ def slow_targets(method: IJEPA, image: torch.Tensor, block: torch.Tensor) -> tor
 def slow_prediction(method: IJEPA, image: torch.Tensor, context: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
     """[3, h, w], [K], [T] -> [T, D]: one sequence, token by token."""
     predictor = method.predictor
-    places = sincos(method.context_encoder.grid, predictor.width)
+    table = sincos(method.context_encoder.grid, predictor.width)
     seen = method.context_encoder(image[None], context[None])[0]
-    tokens = [predictor.embed(seen[i]) + places[p] for i, p in enumerate(context.tolist())]
-    tokens += [predictor.mask_token[0, 0] + places[p] for p in block.tolist()]
+    tokens = [predictor.embed(seen[i]) + table[p] for i, p in enumerate(context.tolist())]
+    tokens += [predictor.mask_token[0, 0] + table[p] for p in block.tolist()]
     x = torch.stack(tokens)[None]
-    if predictor.attention == "shared":  # the context never looks at mask tokens
+    if predictor.attention == "shared":  # the context never attends to mask tokens
         K = len(context)
         allowed = torch.ones(len(tokens), len(tokens), dtype=torch.bool)
         allowed[:K, K:] = False
@@ -130,7 +130,7 @@ def test_targets_of_several_blocks_equal_the_slow_version(tiny_encoder) -> None:
     ],
     ids=str,
 )
-def test_targets_of_blocks_that_cannot_be_had_are_refused(tiny_encoder, options: dict) -> None:
+def test_impossible_target_blocks_are_refused(tiny_encoder, options: dict) -> None:
     with pytest.raises(BadInput, match="target_blocks"):
         IJEPA(tiny_encoder, **options)
 
@@ -145,13 +145,13 @@ def test_gradient_reaches_context_encoder_and_predictor_and_never_the_target_enc
 
 
 def test_hidden_pixels_do_not_change_the_predictions(tiny_encoder) -> None:
-    method, given = IJEPA(tiny_encoder), batch()
+    method, images = IJEPA(tiny_encoder), batch()
     masks = method.masks(step())
-    before = method.predict(given, masks, step())
+    before = method.predict(images, masks, step())
     visible = torch.zeros(4, 64, dtype=torch.bool).scatter_(1, masks.context, True).unflatten(1, (8, 8))
     pixels = visible.repeat_interleave(4, dim=1).repeat_interleave(4, dim=2)[:, None]
-    hidden_changed = torch.where(pixels, given.images, torch.randn_like(given.images) * 50)
-    assert torch.equal(method.predict(Batch(hidden_changed, given.index), masks, step()), before)
+    hidden_changed = torch.where(pixels, images.images, torch.randn_like(images.images) * 50)
+    assert torch.equal(method.predict(Batch(hidden_changed, images.index), masks, step()), before)
 
 
 def test_the_target_encoder_follows_on_the_published_line(tiny_encoder) -> None:
@@ -174,22 +174,22 @@ def test_masks_of_an_image_do_not_depend_on_how_the_batch_is_shared(tiny_encoder
 
 def test_drop_path_of_an_image_does_not_depend_on_how_the_batch_is_shared(tiny_encoder) -> None:
     tiny_encoder.drop_path = 0.5
-    method, given = IJEPA(tiny_encoder).train(), batch(8)
+    method, eight = IJEPA(tiny_encoder).train(), batch(8)
     whole_step, half_step = step(batch_size=8), step(batch_size=8, rows=slice(4, 8))
-    whole = method.predict(given, method.masks(whole_step), whole_step)
-    second = Batch(given.images[4:], given.index[4:])
+    whole = method.predict(eight, method.masks(whole_step), whole_step)
+    second = Batch(eight.images[4:], eight.index[4:])
     half = method.predict(second, method.masks(half_step), half_step)
     assert torch.allclose(whole[4:], half, atol=1e-5)
     tiny_encoder.drop_path = 0.0
     assert not torch.allclose(method.predict(second, method.masks(half_step), half_step), half)
 
 
-def test_centring_removes_what_a_place_has_in_every_image(tiny_encoder) -> None:
-    """After one update the centre is the batch mean, and targets are layer-normed differences from it."""
-    method, given = IJEPA(tiny_encoder, target_centering="position"), batch()
-    method.training_step(given, step(0))
+def test_centering_removes_the_mean_of_each_position(tiny_encoder) -> None:
+    """After one update the center is the batch mean, and targets are layer-normed differences from it."""
+    method, four = IJEPA(tiny_encoder, target_centering="position"), batch()
+    method.training_step(four, step(0))
     with torch.no_grad():
-        tokens = method.target_encoder(given.images)
+        tokens = method.target_encoder(four.images)
     method.momentum = (1.0, 1.0)
     method.after_update(step(0))
     assert method.centring is not None and torch.allclose(method.centring.mean, tokens.mean(dim=0), atol=1e-6)
@@ -197,11 +197,11 @@ def test_centring_removes_what_a_place_has_in_every_image(tiny_encoder) -> None:
     expected = F.layer_norm(tokens - tokens.mean(dim=0), tokens.shape[-1:])
     for image in range(4):
         assert torch.allclose(
-            method.targets(given.images, masks)[image], expected[image][masks.targets[image]], atol=1e-4
+            method.targets(four.images, masks)[image], expected[image][masks.targets[image]], atol=1e-4
         )
 
 
-def test_the_centre_is_saved_and_evaluation_does_not_move_it(tiny_encoder) -> None:
+def test_the_center_is_saved_and_evaluation_does_not_move_it(tiny_encoder) -> None:
     method = IJEPA(tiny_encoder, target_centering="position")
     assert "centring.mean" in method.state_dict() and "centring.new_mean" not in method.state_dict()
     method.eval()
@@ -210,8 +210,8 @@ def test_the_centre_is_saved_and_evaluation_does_not_move_it(tiny_encoder) -> No
     assert method.centring is not None and method.centring.mean.abs().sum() == 0
 
 
-def test_whitened_targets_spread_alike_in_every_direction() -> None:
-    """Tokens with one loud direction: after the first update their covariance is close to a multiple of the identity."""
+def test_whitened_targets_have_the_same_variance_in_every_direction() -> None:
+    """Tokens with one dominant direction: after the first update their covariance is close to a multiple of the identity."""
     centring = Centering(64, 16, "whiten")
     generator = torch.Generator().manual_seed(0)
     mixing = torch.randn(16, 16, generator=generator)
@@ -225,7 +225,7 @@ def test_whitened_targets_spread_alike_in_every_direction() -> None:
 
 
 def test_a_batch_in_parts_is_whitened_like_the_batch() -> None:
-    """Each part has a mean of its own; only that of all counts. Against torch.cov of what is left of each place."""
+    """Each part has its own mean; only that of all counts. Against torch.cov of tokens minus the mean of their position."""
     whole, parts = Centering(4, 6, "whiten"), Centering(4, 6, "whiten")
     for index in range(2):
         tokens = torch.randn(8, 4, 6, generator=torch.Generator().manual_seed(index)) + 3 * torch.randn(4, 6)
@@ -257,7 +257,7 @@ def test_inverse_root_equals_scipys_matrix_power() -> None:
 
 
 def test_loss_scale_of_a_fresh_model_is_as_known(tiny_encoder) -> None:
-    """FACTS 1.7: predicting zeros against unit-variance targets gives 0.42; a fresh predictor says almost nothing."""
+    """FACTS 1.7: predicting zeros against unit-variance targets gives 0.42; a fresh predictor gives almost 0."""
     loss = IJEPA(tiny_encoder).training_step(batch(16), step(batch_size=16)).loss.item()
     assert 0.35 < loss < 0.55
 
@@ -273,7 +273,7 @@ def test_several_contexts_of_an_image_cost_one_target_pass_and_equal_the_image_r
     torch.testing.assert_close(loss, slow_loss(method, images.images.repeat_interleave(3, dim=0), masks))
 
 
-def test_the_contexts_of_an_image_do_not_depend_on_who_works_on_it(tiny_encoder) -> None:
+def test_the_contexts_of_an_image_do_not_depend_on_the_number_of_processes(tiny_encoder) -> None:
     method = IJEPA(tiny_encoder, num_contexts=2)
     whole = method.masks(step())
     part = method.masks(step(rows=slice(1, 3)))

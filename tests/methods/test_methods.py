@@ -1,4 +1,4 @@
-"""The defining equations of mae, data2vec and cae against slow and obvious versions, and what holds for all methods."""
+"""The defining equations of mae, data2vec and cae against slow and obvious versions, and what is true for all methods."""
 
 import copy
 
@@ -24,38 +24,38 @@ from openjepa.nn.positions import sincos
 
 def test_mae_is_the_squared_error_of_hidden_normalised_patches() -> None:
     method = MAE(encoder("mae"))
-    given, masks = images(), method.masks(step())
+    batch, masks = images(), method.masks(step())
     assert masks.context.shape == (4, 16), "a quarter of 64 patches is seen"
     errors = []
     for row in range(4):
-        latents = method.backbone.encode(given[row : row + 1], masks.context[row : row + 1])
-        painted = method.decoder(latents, masks.rows(slice(row, row + 1)), Grid(8, 8))[0]
-        for place, patch in enumerate(masks.targets[row, 0].tolist()):
-            pixels = patchify(given[row : row + 1], 4)[0, patch]
+        latents = method.backbone.encode(batch[row : row + 1], masks.context[row : row + 1])
+        predicted = method.decoder(latents, masks.rows(slice(row, row + 1)), Grid(8, 8))[0]
+        for index, patch in enumerate(masks.targets[row, 0].tolist()):
+            pixels = patchify(batch[row : row + 1], 4)[0, patch]
             target = (pixels - pixels.mean()) / (pixels.var() + 1e-6).sqrt()
-            errors.append((painted[place] - target).square().mean())
-    loss = method.training_step(Batch(given, torch.arange(4)), step()).loss
+            errors.append((predicted[index] - target).square().mean())
+    loss = method.training_step(Batch(batch, torch.arange(4)), step()).loss
     torch.testing.assert_close(loss, torch.stack(errors).mean())
 
 
 def test_mae_never_sees_hidden_pixels() -> None:
     method = MAE(encoder("mae"))
-    given, masks = images(), method.masks(step())
-    spoiled = patchify(given, 4).scatter(1, masks.targets[:, 0, :, None].expand(-1, -1, 48), float("nan"))
+    batch, masks = images(), method.masks(step())
+    spoiled = patchify(batch, 4).scatter(1, masks.targets[:, 0, :, None].expand(-1, -1, 48), float("nan"))
     whole = spoiled.unflatten(1, (8, 8)).unflatten(3, (3, 4, 4)).permute(0, 3, 1, 4, 2, 5).flatten(4).flatten(2, 3)
     assert method.backbone.encode(whole, masks.context).isfinite().all()
 
 
 def test_data2vec_predicts_the_mean_of_normalised_blocks() -> None:
     method = Data2Vec(encoder("data2vec"), target_blocks=2)
-    given = images()
+    batch = images()
     expected = []
     for row in range(4):
-        blocks = [tokens[0, 1:] for tokens in method.teacher.layers(given[row : row + 1])]
+        blocks = [tokens[0, 1:] for tokens in method.teacher.layers(batch[row : row + 1])]
         normal = [(x - x.mean(1, keepdim=True)) / (x.var(1, correction=0, keepdim=True) + 1e-5).sqrt() for x in blocks]
         mean = sum(normal) / len(normal)
         expected.append((mean - mean.mean(1, keepdim=True)) / (mean.var(1, correction=0, keepdim=True) + 1e-5).sqrt())
-    torch.testing.assert_close(method.targets(given), torch.stack(expected).detach(), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(method.targets(batch), torch.stack(expected).detach(), atol=1e-5, rtol=1e-4)
 
 
 def test_data2vecs_student_sees_nothing_of_hidden_patches() -> None:
@@ -76,19 +76,19 @@ def test_data2vecs_loss_is_a_square_up_to_beta_and_then_a_line() -> None:
     assert method.distance(errors, torch.zeros(3)).item() == pytest.approx(expected)
 
 
-def test_cae_adds_twice_the_latents_error_to_the_paintings() -> None:
+def test_cae_adds_twice_the_error_of_latents_to_that_of_pixels() -> None:
     method = CAE(encoder("cae"))
-    given = images()
-    output = method.training_step(Batch(given, torch.arange(4)), step())
+    batch = images()
+    output = method.training_step(Batch(batch, torch.arange(4)), step())
     masks = method.masks(step())
     hidden = masks.targets.flatten(1)
-    guessed = method.regressor(method.backbone.encode(given, masks.context), masks, Grid(8, 8))
-    latents = torch.stack([method.backbone(given[row : row + 1], hidden[row : row + 1])[0] for row in range(4)])
-    painting = (method.painted(guessed, hidden) - method.pixels(given, hidden)).square().mean()
-    torch.testing.assert_close(output.loss, painting + 2 * (guessed - latents.detach()).square().mean())
+    predicted = method.regressor(method.backbone.encode(batch, masks.context), masks, Grid(8, 8))
+    latents = torch.stack([method.backbone(batch[row : row + 1], hidden[row : row + 1])[0] for row in range(4)])
+    pixels = (method.decode(predicted, hidden) - method.pixels(batch, hidden)).square().mean()
+    torch.testing.assert_close(output.loss, pixels + 2 * (predicted - latents.detach()).square().mean())
 
 
-def test_caes_regressor_asks_visible_and_guessed_tokens_whose_values_know_no_place() -> None:
+def test_caes_regressor_attends_to_visible_and_predicted_tokens_whose_values_have_no_position() -> None:
     """One block with one head, written out for one image."""
     torch.manual_seed(0)
     regressor = Regressor(dim=8, depth=1, num_heads=1)
@@ -96,32 +96,32 @@ def test_caes_regressor_asks_visible_and_guessed_tokens_whose_values_know_no_pla
         torch.nn.init.normal_(weight, std=0.5)
     (block,), table = regressor.blocks, sincos(Grid(2, 2), 8)
     latents = torch.randn(3, 8)  # class token, patch 0, patch 3
-    asked = [block.norm_query(regressor.mask_token[0, 0])] * 2  # of patches 1 and 2
-    seen = [*block.norm_seen(latents), *asked]
-    places = [torch.zeros(8), table[0], table[3], table[1], table[2]]
-    keys = [block.key(token + place) for token, place in zip(seen, places, strict=True)]
+    queries = [block.norm_query(regressor.mask_token[0, 0])] * 2  # of patches 1 and 2
+    seen = [*block.norm_seen(latents), *queries]
+    positions = [torch.zeros(8), table[0], table[3], table[1], table[2]]
+    keys = [block.key(token + position) for token, position in zip(seen, positions, strict=True)]
     expected = []
     for patch in (1, 2):
-        query = block.query(asked[0] + table[patch])
+        query = block.query(queries[0] + table[patch])
         weights = torch.stack([query @ key / 8**0.5 for key in keys]).softmax(dim=0)
-        answer = sum(weight * block.value(token) for weight, token in zip(weights, seen, strict=True))
-        token = regressor.mask_token[0, 0] + block.proj(answer)
+        attended = sum(weight * block.value(token) for weight, token in zip(weights, seen, strict=True))
+        token = regressor.mask_token[0, 0] + block.proj(attended)
         expected.append(regressor.norm(token + block.mlp(block.norm2(token))))
     masks = Masks(torch.tensor([[0, 3]]), torch.tensor([[[1, 2]]]))
     torch.testing.assert_close(regressor(latents[None], masks, Grid(2, 2))[0], torch.stack(expected))
 
 
-def test_blockwise_hides_exactly_the_wanted_share_in_few_pieces() -> None:
+def test_blockwise_hides_exactly_the_requested_share_in_few_pieces() -> None:
     masks = Blockwise(target_scale=0.6)(64, Grid(14, 14), torch.Generator().manual_seed(0))
     assert masks.targets.shape == (64, 1, 118) and masks.context.shape == (64, 78)
     both = torch.cat([masks.targets[:, 0], masks.context], dim=1).sort(dim=1).values
     assert torch.equal(both, torch.arange(196).expand(64, -1))
     hidden = torch.zeros(64, 196).scatter(1, masks.targets[:, 0], 1.0).unflatten(1, (14, 14))
     alike = (hidden[:, 1:] == hidden[:, :-1]).float().mean() + (hidden[:, :, 1:] == hidden[:, :, :-1]).float().mean()
-    assert alike / 2 > 0.75, "neighbours share their fate; at random 0.52"
+    assert alike / 2 > 0.75, "neighbours are alike; 0.52 at random"
 
 
-def test_a_class_token_changes_nothing_for_those_who_have_none() -> None:
+def test_an_encoder_without_tokens_has_no_token_weights() -> None:
     plain = VisionTransformer(TINY, patch_size=4, image_size=(32, 32))
     assert not any("token" in name for name in plain.state_dict())
     with_both = VisionTransformer(
@@ -147,11 +147,11 @@ def test_teachers_follow_with_the_published_momentum(
     method, used = methods[name](encoder(name)), []
     monkeypatch.setattr(ema, "follow", lambda copy, original, momentum: used.append(momentum))
     for index in (0, 5, 10):
-        method.after_update(Step(index, 10, seed=0, batch_size=4, rows=slice(0, 4)))
+        method.after_update(Step(index=index, total=10, seed=0, batch_size=4, rows=slice(0, 4)))
     assert sorted({round(momentum, 6) for momentum in used}) == pytest.approx(expected)
 
 
-def test_a_setting_given_in_part_keeps_the_methods_other_defaults() -> None:
+def test_a_section_with_some_keys_uses_the_methods_defaults_for_the_others() -> None:
     ibot = schema.resolve_named(methods, {"name": "ibot", "head": {"num_prototypes": 64}, "crops": {"num_local": 1}})
     assert ibot["head"].is_unit is False and ibot["crops"].global_scale == (0.25, 1.0)
     mae = schema.resolve_named(methods, {"name": "mae", "masks": {"target_scale": 0.6}})

@@ -13,7 +13,7 @@ from openjepa.masks.ibot_masks import Hidden, Hiding
 from openjepa.methods.byol import BYOL
 from openjepa.methods.dino import DINO, cross_view, warmed
 from openjepa.methods.ibot import IBOT, at_hidden
-from openjepa.methods.msn import MSN, balanced
+from openjepa.methods.msn import MSN, sinkhorn
 from openjepa.methods.simclr import SimCLR, nt_xent
 from openjepa.models.heads import PrototypeOptions, information
 from openjepa.models.multicrop import MultiCrop
@@ -33,9 +33,9 @@ def test_nt_xent_adds_both_directions_of_a_cross_entropy_among_all_other_views()
 
 def test_simclrs_fine_tuning_starts_behind_the_first_layer_of_the_head() -> None:
     method = SimCLR(encoder("simclr")).eval()
-    given = images()
-    expected = method.head[2](method.head[1](method.head[0](method.backbone.pool(given))))
-    torch.testing.assert_close(method.tuned_encoder(given), expected)
+    batch = images()
+    expected = method.head[2](method.head[1](method.head[0](method.backbone.pool(batch))))
+    torch.testing.assert_close(method.tuned_encoder(batch), expected)
 
 
 def test_byol_is_the_squared_distance_of_unit_vectors_from_each_view_to_the_other() -> None:
@@ -53,33 +53,33 @@ def test_byol_is_the_squared_distance_of_unit_vectors_from_each_view_to_the_othe
 
 def test_dinos_pairs_are_all_but_a_view_with_itself() -> None:
     generator = torch.Generator().manual_seed(0)
-    taught = torch.randn(2, 3, 5, generator=generator).softmax(dim=-1)
-    answers = torch.randn(4, 3, 5, generator=generator)
+    targets = torch.randn(2, 3, 5, generator=generator).softmax(dim=-1)
+    scores = torch.randn(4, 3, 5, generator=generator)
     losses = [
-        -(taught[t, b] * answers[v, b].log_softmax(dim=0)).sum()
+        -(targets[t, b] * scores[v, b].log_softmax(dim=0)).sum()
         for t in range(2)
         for v in range(4)
         if t != v
         for b in range(3)
     ]
-    torch.testing.assert_close(cross_view(taught, answers), torch.stack(losses).mean())
+    torch.testing.assert_close(cross_view(targets, scores), torch.stack(losses).mean())
 
 
-def test_dinos_teacher_is_centred_then_sharpened_and_the_centre_follows_a_tenth() -> None:
+def test_dinos_teacher_is_centered_then_sharpened_and_the_center_follows_a_tenth() -> None:
     method = DINO(encoder("dino"), temperature_warmup=0.0, teacher_temperature=(0.04, 0.05))
     method.centre.mean.normal_(generator=torch.Generator().manual_seed(0))
     before = method.centre.mean.clone()
     views = (images(seed=1), images(seed=2))
     scores = [method.teacher_head(method.teacher.encode(view)[:, 0]).detach() for view in views]
-    taught = method.teach(views, step())
+    targets = method.teacher_choices(views, step())
     for view in range(2):
         expected = [((row - before) / 0.05).exp() / ((row - before) / 0.05).exp().sum() for row in scores[view]]
-        torch.testing.assert_close(taught[view], torch.stack(expected), atol=1e-6, rtol=1e-4)
+        torch.testing.assert_close(targets[view], torch.stack(expected), atol=1e-6, rtol=1e-4)
     method.after_update(step())
     torch.testing.assert_close(method.centre.mean, 0.9 * before + 0.1 * torch.cat(scores).mean(dim=0))
 
 
-def test_information_is_nothing_when_all_choose_alike_and_most_when_each_has_its_own() -> None:
+def test_information_is_zero_when_all_rows_are_alike_and_largest_when_each_is_different() -> None:
     one, all_alike = torch.tensor([1.0, 0, 0, 0]), torch.full((4,), 0.25)
     assert information(one.expand(3, 2, 4)).item() == information(all_alike.expand(3, 2, 4)).item() == 0
     assert information(torch.eye(4)).item() == pytest.approx(math.log(4))
@@ -93,11 +93,11 @@ def test_prototype_scores_are_cosines_times_a_gain(is_unit: bool) -> None:
     if head.gains is not None:
         head.gains.data.copy_(torch.arange(1.0, 6.0))
     x = torch.randn(3, 16, generator=torch.Generator().manual_seed(0))
-    found, vectors = head(x), head.mlp(x)
+    scores, vectors = head(x), head.mlp(x)
     for row in range(3):
-        for place in range(5):
-            cosine = F.cosine_similarity(vectors[row], head.directions[place], dim=0)
-            torch.testing.assert_close(found[row, place], cosine * (1 if is_unit else place + 1))
+        for index in range(5):
+            cosine = F.cosine_similarity(vectors[row], head.directions[index], dim=0)
+            torch.testing.assert_close(scores[row, index], cosine * (1 if is_unit else index + 1))
     head(x, is_frozen=True).sum().backward()
     assert not head.directions.grad.any() and head.mlp[0].weight.grad.any()
 
@@ -107,18 +107,18 @@ def test_the_teachers_temperature_warms_up_and_stays() -> None:
     assert warmed(0.0, 0.0, (0.04, 0.08)) == 0.08
 
 
-def test_ibots_teacher_has_a_centre_for_class_tokens_and_one_for_patches() -> None:
+def test_ibots_teacher_has_a_center_for_class_tokens_and_one_for_patches() -> None:
     method = IBOT(encoder("ibot"), temperature_warmup=0.0, teacher_temperature=(0.04, 0.05))
     generator = torch.Generator().manual_seed(0)
     of_class = method.class_centre.mean.normal_(generator=generator)
     of_patches = method.patch_centre.mean.normal_(generator=generator)
     scores = method.teacher_head(method.teacher.encode(images())).detach()  # [4, 65, prototypes]
     hidden = torch.rand(2, 4, 64, generator=generator) < 0.3
-    taught = method.teach((images(), images()), Hidden.of(hidden.flatten(0, 1)), step())
-    torch.testing.assert_close(taught.words[0], ((scores[:, 0] - of_class) / 0.05).softmax(dim=-1))
+    targets = method.teacher_choices((images(), images()), Hidden.of(hidden.flatten(0, 1)), step())
+    torch.testing.assert_close(targets.of_class[0], ((scores[:, 0] - of_class) / 0.05).softmax(dim=-1))
     at_hidden_patches = torch.cat([scores[:, 1:][hidden[0]], scores[:, 1:][hidden[1]]])
-    asked = taught.patches[: hidden.sum()]  # the rest only fills up
-    torch.testing.assert_close(asked, ((at_hidden_patches - of_patches) / 0.05).softmax(dim=-1))
+    of_patches_only = targets.of_patches[: hidden.sum()]  # without padding
+    torch.testing.assert_close(of_patches_only, ((at_hidden_patches - of_patches) / 0.05).softmax(dim=-1))
     before = of_patches.clone()
     method.after_update(step())
     torch.testing.assert_close(method.patch_centre.mean, 0.9 * before + 0.1 * scores[:, 1:].mean(dim=(0, 1)))
@@ -126,27 +126,27 @@ def test_ibots_teacher_has_a_centre_for_class_tokens_and_one_for_patches() -> No
 
 def test_ibots_patch_loss_averages_hidden_patches_image_by_image() -> None:
     generator = torch.Generator().manual_seed(0)
-    taught = torch.randn(2, 3, 4, 5, generator=generator).softmax(dim=-1)
-    answers = torch.randn(2, 3, 4, 5, generator=generator)
+    targets = torch.randn(2, 3, 4, 5, generator=generator).softmax(dim=-1)
+    scores = torch.randn(2, 3, 4, 5, generator=generator)
     hidden = torch.rand(2, 3, 4, generator=generator) < 0.4
     hidden[0, 0] = False
     total = 0.0
     for view in range(2):
         for row in range(3):
             errors = [
-                -(taught[view, row, patch] * answers[view, row, patch].log_softmax(dim=0)).sum().item()
+                -(targets[view, row, patch] * scores[view, row, patch].log_softmax(dim=0)).sum().item()
                 for patch in hidden[view, row].nonzero().flatten().tolist()
             ]
             total += sum(errors) / len(errors) if errors else 0.0
-    given = Hidden.of(hidden.flatten(0, 1))
-    asked, told = (given.pick(scores.flatten(0, 1)) for scores in (answers, taught))
-    assert len(asked) % 6 == 0, "filled up, so that sizes repeat"
-    assert at_hidden(told, asked, given).item() == pytest.approx(total / 6, rel=1e-5)
+    both = Hidden.of(hidden.flatten(0, 1))
+    picked_targets, picked_scores = (both.pick(tensor.flatten(0, 1)) for tensor in (targets, scores))
+    assert len(picked_scores) % 6 == 0, "padded, so that sizes repeat"
+    assert at_hidden(picked_targets, picked_scores, both).item() == pytest.approx(total / 6, rel=1e-5)
 
 
 def test_a_batch_in_which_nothing_is_hidden_has_no_patch_loss() -> None:
     nothing = Hidden.of(torch.zeros(6, 4, dtype=torch.bool))
-    assert len(nothing.places) == 0 and at_hidden(torch.zeros(0, 5), torch.zeros(0, 5), nothing).item() == 0
+    assert len(nothing.index) == 0 and at_hidden(torch.zeros(0, 5), torch.zeros(0, 5), nothing).item() == 0
 
 
 def test_ibot_hides_nothing_in_half_of_the_images_and_a_tenth_to_a_half_in_the_others() -> None:
@@ -156,45 +156,45 @@ def test_ibot_hides_nothing_in_half_of_the_images_and_a_tenth_to_a_half_in_the_o
     assert others.min() >= 0.09 and others.max() <= 0.51 and others.mean().item() == pytest.approx(0.3, abs=0.03)
 
 
-def test_msns_sinkhorn_uses_all_prototypes_alike() -> None:
-    choices = torch.randn(64, 8, generator=torch.Generator().manual_seed(0)).mul(3).softmax(dim=1)
-    found = balanced(choices, 50)
-    torch.testing.assert_close(found.sum(dim=1), torch.ones(64))
-    torch.testing.assert_close(found.sum(dim=0), torch.full((8,), 8.0), atol=0.05, rtol=0)
-    assert torch.equal(balanced(choices, 0), choices)
+def test_msns_sinkhorn_uses_all_prototypes_equally() -> None:
+    assignments = torch.randn(64, 8, generator=torch.Generator().manual_seed(0)).mul(3).softmax(dim=1)
+    balanced = sinkhorn(assignments, 50)
+    torch.testing.assert_close(balanced.sum(dim=1), torch.ones(64))
+    torch.testing.assert_close(balanced.sum(dim=0), torch.full((8,), 8.0), atol=0.05, rtol=0)
+    assert torch.equal(sinkhorn(assignments, 0), assignments)
 
 
 def test_msns_sinkhorn_balances_prototypes_then_images_in_each_round() -> None:
-    choices = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)).softmax(dim=1)
-    expected = choices.tolist()
+    assignments = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)).softmax(dim=1)
+    expected = assignments.tolist()
     for _ in range(3):
-        for place in range(4):
-            used = sum(row[place] for row in expected)
+        for index in range(4):
+            used = sum(row[index] for row in expected)
             for row in expected:
-                row[place] /= used
+                row[index] /= used
         expected = [[value / sum(row) for value in row] for row in expected]
-    torch.testing.assert_close(balanced(choices, 3), torch.tensor(expected))
+    torch.testing.assert_close(sinkhorn(assignments, 3), torch.tensor(expected))
 
 
-def test_msn_is_the_cross_entropy_of_choices_minus_the_entropy_of_the_mean_choice() -> None:
+def test_msn_is_the_cross_entropy_of_predictions_minus_the_entropy_of_their_mean() -> None:
     method = MSN(encoder("msn"), num_prototypes=6, hidden=8, output=4, crops=MultiCrop(num_local=2))
     views = (images(seed=1), images(seed=2), images(side=12, seed=3), images(side=12, seed=4))
-    targets, choices = method.targets(views[0]), method.choose(views[1], views[2:], step())
-    pairs = [-(targets[row] * choices[view, row].log()).sum() for view in range(3) for row in range(4)]
-    mean = torch.stack([choices[view, row] for view in range(3) for row in range(4)]).mean(dim=0)
+    targets, predictions = method.targets(views[0]), method.predict(views[1], views[2:], step())
+    pairs = [-(targets[row] * predictions[view, row].log()).sum() for view in range(3) for row in range(4)]
+    mean = torch.stack([predictions[view, row] for view in range(3) for row in range(4)]).mean(dim=0)
     entropy = -(mean * mean.log()).sum()
     loss = method.training_step(Batch(views[0], torch.arange(4), views), step()).loss
     torch.testing.assert_close(loss, torch.stack(pairs).mean() + math.log(6) - entropy)
 
 
-def test_msns_sharpening_is_a_power_of_the_choice() -> None:
+def test_msns_sharpening_is_a_power_of_the_assignment() -> None:
     method = MSN(encoder("msn"), num_prototypes=6, hidden=8, output=4, sinkhorn_rounds=0).eval()
     vectors = method.target_head(method.target.encode(images())[:, 0])
-    soft = method.choice(vectors, 0.1) ** (1 / 0.25)
+    soft = method.assign(vectors, 0.1) ** (1 / 0.25)
     torch.testing.assert_close(method.targets(images()), soft / soft.sum(dim=1, keepdim=True), atol=1e-5, rtol=1e-4)
 
 
-# (scale, jitter, blur, solarise) of each view; jitter by 0.8, grey by 0.2 and a flip by half a chance go with all.
+# (scale, jitter, blur, solarise) of each view; all have jitter with chance 0.8, grey 0.2 and a flip 0.5.
 SMALL = (0.05, 0.4), (0.4, 0.4, 0.2, 0.1), 0.5, 0.0
 VIEWS = {
     "simclr": [((0.08, 1), (0.8, 0.8, 0.8, 0.2), 0.5, 0.0)] * 2,
@@ -221,9 +221,9 @@ def test_views_are_made_as_published(name: str) -> None:
     )
 
 
-def test_small_crops_have_whole_patches_and_places_that_span_the_grid() -> None:
+def test_small_crops_have_whole_patches_and_positions_that_span_the_grid() -> None:
     crops = MultiCrop(num_local=3).views(encoder("dino"))
     assert [view.size for view in crops] == [(32, 32), (32, 32), (12, 12), (12, 12), (12, 12)]
     whole, small = sincos(Grid(8, 8), 16), sincos(Grid(4, 4), 16, Grid(8, 8))
     mean = whole.unflatten(0, (8, 8))[:2, :2].flatten(0, 1).mean(dim=0)
-    assert (small[0] - mean).abs().max() < 0.25, "the first of 4×4 places lies between the first four of 8×8"
+    assert (small[0] - mean).abs().max() < 0.25, "the first of 4×4 positions is between the first four of 8×8"

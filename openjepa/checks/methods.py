@@ -27,13 +27,9 @@ def method(cls: type[Method], options: Mapping[str, Any] | None = None) -> None:
     >>> from openjepa.methods.mae import MAE
     >>> method(MAE, {"masks": {"target_scale": 0.6}})
     """
-    given = options or {}
-    _check_encoder(build(cls, given))
-    _check_gradients(build(cls, given))
-    _check_step(build(cls, given))
-    _check_still(build(cls, given))
-    _check_state(build(cls, given), build(cls, given))
-    _check_learns(build(cls, given))
+    for check in (_check_encoder, _check_gradients, _check_step, _check_still, _check_learns):
+        check(build(cls, options))
+    _check_state(build(cls, options), build(cls, options))
 
 
 def tiny_encoder(needs: EncoderNeeds = EncoderNeeds()) -> VisionTransformer:  # noqa: B008 - frozen

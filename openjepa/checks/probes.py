@@ -47,7 +47,7 @@ def _check_fit(make: Callable[[], Probe], train: Features, test: Features) -> Pr
     assert set(classes.tolist()) <= set(range(NUM_CLASSES)), "predict gives a class that the training set does not have"
     after = (train.vectors, train.labels, test.vectors)
     is_same = all(torch.equal(old, new) for old, new in zip(before, after, strict=True))
-    assert is_same, "the probe changes the features or labels it is given"
+    assert is_same, "the probe changes the features or labels"
     is_same = torch.equal(make().fit(train).predict(test), classes)
     assert is_same, "the same training set gives other predictions the second time"
     return one

@@ -78,21 +78,21 @@ def clevr(root: Path, seed: int) -> Miniature:
 
 
 def cifar10(root: Path, seed: int) -> Miniature:
-    place = root / "cifar-10-batches-bin"
-    place.mkdir(parents=True, exist_ok=True)
+    inside = root / "cifar-10-batches-bin"
+    inside.mkdir(parents=True, exist_ok=True)
     for number in range(1, 6):
         rows = noise(NUM_IMAGES, 3073, seed=seed + number)
         rows[:, 0] %= 10
-        (place / f"data_batch_{number}.bin").write_bytes(rows.tobytes())
+        (inside / f"data_batch_{number}.bin").write_bytes(rows.tobytes())
     return Miniature(f"cifar10:{root}")
 
 
 def cifar100(root: Path, seed: int) -> Miniature:
-    place = root / "cifar-100-python"
-    place.mkdir(parents=True, exist_ok=True)
+    inside = root / "cifar-100-python"
+    inside.mkdir(parents=True, exist_ok=True)
     labels = list(range(NUM_IMAGES))
     content = {"data": noise(NUM_IMAGES, 3072, seed=seed), "coarse_labels": labels, "fine_labels": labels}
-    (place / "train").write_bytes(pickle.dumps(content, protocol=2))
+    (inside / "train").write_bytes(pickle.dumps(content, protocol=2))
     return Miniature(f"cifar100:{root}")
 
 

@@ -38,7 +38,7 @@ def test_block_maps_and_indices_agree_on_a_hand_made_case() -> None:
     assert maps.long().tolist() == [[0, 0, 0, 1, 1, 0, 1, 1, 0]]
 
 
-def test_block_sizes_stay_near_the_share_that_was_asked_for() -> None:
+def test_block_sizes_stay_near_the_requested_share() -> None:
     for scale in (0.15, 0.175, 0.2):
         for aspect in (0.75, 1.0, 1.5):
             area = block_size(Grid(8, 8), scale, aspect).area / 64
@@ -56,7 +56,7 @@ def test_every_patch_can_be_context_and_target(grid: Grid, equalize: str) -> Non
 
 
 @pytest.mark.parametrize("equalize", ["side", "subset"])
-def test_no_side_of_the_picture_is_favoured(equalize: str) -> None:
+def test_no_side_of_the_image_is_favoured(equalize: str) -> None:
     context, target = chances(MultiBlock(equalize=equalize), Grid(14, 14), 256)
     for chance in (context, target):
         assert torch.allclose(chance, chance.flip(0), atol=0.03)
@@ -92,22 +92,22 @@ def test_the_context_block_really_varies() -> None:
     assert ((corners > 0.3) & (corners < 0.99)).all()
 
 
-def test_a_context_keeps_the_share_that_was_asked_for() -> None:
+def test_a_context_has_the_requested_share() -> None:
     assert MultiBlock(context_share=0.25)(32, Grid(14, 14), generator()).context.shape[1] == 49
     assert MultiBlock(context_share=0.1, equalize="subset")(32, Grid(14, 14), generator()).context.shape[1] == 20
 
 
-def test_a_side_cut_keeps_what_one_scan_meets_first() -> None:
-    """An independent check: the kept patches are the first free ones of one of the eight scans."""
+def test_a_side_cut_leaves_the_first_patches_of_one_scan() -> None:
+    """An independent check: the chosen patches are the first free ones of one of the eight scans."""
     grid = Grid(8, 8)
     full = MultiBlock(equalize="pad", context_scale=(1.0, 1.0))
     cut = MultiBlock(equalize="side", context_scale=(1.0, 1.0))
     context = cut(16, grid, generator(5))
     everything, _ = occupancy(full(16, grid, generator(5)), grid)
     for image in range(16):
-        kept = set(context.context[image].tolist())
-        scans = [[p for p in scan.tolist() if everything[image, p]][: len(kept)] for scan in scan_orders(grid)]
-        assert any(kept == set(scan) for scan in scans)
+        chosen = set(context.context[image].tolist())
+        scans = [[p for p in scan.tolist() if everything[image, p]][: len(chosen)] for scan in scan_orders(grid)]
+        assert any(chosen == set(scan) for scan in scans)
 
 
 def test_scans_are_the_eight_walks_over_a_hand_made_grid() -> None:
@@ -146,7 +146,7 @@ def test_the_setting_that_the_error_names_works() -> None:
         MultiBlock(context_share=share)(4, Grid(8, 8), generator(seed))
 
 
-def test_what_does_not_fit_every_draw_is_refused_at_the_first() -> None:
+def test_options_that_do_not_fit_every_draw_are_refused_at_the_first() -> None:
     """A run must not die at step 154 because only then a block is drawn that is too large."""
     for seed in range(20):
         with pytest.raises(BadInput, match="grid cannot hold"):
@@ -165,7 +165,7 @@ def test_crowded_settings_end_and_still_leave_the_context_its_share() -> None:
     [{"target_scale": (0.3, 0.1)}, {"context_scale": (0.0, 0.5)}, {"num_targets": 0}, {"context_share": 1.5}],
     ids=str,
 )
-def test_impossible_options_are_refused_at_the_door(options: dict) -> None:
+def test_impossible_options_are_refused(options: dict) -> None:
     with pytest.raises(BadInput, match=next(iter(options))):
         MultiBlock(**options)
 
@@ -189,19 +189,19 @@ SHARES = {
 @pytest.mark.parametrize(("side", "batch_size"), SHARES)
 def test_reference_context_share_depends_on_the_batch_as_published(side: int, batch_size: int) -> None:
     strategy = Reference(min_keep=4 if side == 8 else 10)
-    found = coverage(strategy, Grid(side, side), batch_size=batch_size, num_batches=120, generator=generator())
-    assert found.context_share == pytest.approx(SHARES[side, batch_size], abs=0.012)
+    counts = coverage(strategy, Grid(side, side), batch_size=batch_size, num_batches=120, generator=generator())
+    assert counts.context_share == pytest.approx(SHARES[side, batch_size], abs=0.012)
 
 
 def test_reference_rows_are_used_as_published() -> None:
     """FACTS 1.8: batch 128 on 14×14, from 0.75 in row 0 to 0.18 in row 7, 0.016 in row 12 and never in row 13."""
-    found = coverage(Reference(), Grid(14, 14), batch_size=128, num_batches=150, generator=generator())
-    assert found.context_rows[0] == pytest.approx(0.75, abs=0.04)
-    assert found.context_rows[7] == pytest.approx(0.18, abs=0.04)
-    assert found.context_rows[12] == pytest.approx(0.016, abs=0.015)
-    assert found.context_rows[13] == found.context_columns[13] == 0
-    assert found.target_rows[13] == found.target_columns[13] == 0
-    assert found.target_share == pytest.approx(0.445, abs=0.02)
+    counts = coverage(Reference(), Grid(14, 14), batch_size=128, num_batches=150, generator=generator())
+    assert counts.context_rows[0] == pytest.approx(0.75, abs=0.04)
+    assert counts.context_rows[7] == pytest.approx(0.18, abs=0.04)
+    assert counts.context_rows[12] == pytest.approx(0.016, abs=0.015)
+    assert counts.context_rows[13] == counts.context_columns[13] == 0
+    assert counts.target_rows[13] == counts.target_columns[13] == 0
+    assert counts.target_share == pytest.approx(0.445, abs=0.02)
 
 
 # FACTS 1.8: target sizes and how many batches have them, in percent.

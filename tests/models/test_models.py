@@ -128,7 +128,7 @@ def test_blocks_are_predicted_independently_of_each_other(attention: str) -> Non
     assert torch.allclose(both[:, :1], first, atol=1e-6)
 
 
-def test_shared_attention_is_what_its_words_say_on_a_hand_made_case() -> None:
+def test_shared_attention_is_as_documented_on_a_hand_made_case() -> None:
     allowed = shared_attention(2, 2, 1, torch.device("cpu"))  # context a, b; block 1: c; block 2: d
     expected = torch.tensor([[1, 1, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 0, 1]], dtype=torch.bool)
     assert torch.equal(allowed, expected)

@@ -44,7 +44,7 @@ def test_a_resnet_computes_what_transformers_does_with_the_same_weights(name: st
         torch.testing.assert_close(ours.pool(images), expected, rtol=1e-3, atol=1e-4)
 
 
-def test_small_pictures_get_the_stem_of_cifar() -> None:
+def test_small_images_get_the_stem_of_cifar() -> None:
     small = ResNet(parse("resnet18"), image_size=(32, 32))
     assert sum(weight.numel() for weight in small.parameters()) == 11_168_832  # 11,173,962 with a head for ten classes
     assert small(torch.zeros(1, 3, 32, 32)).shape == (1, 16, 512)
@@ -63,6 +63,6 @@ def test_wider_ones_have_more_channels() -> None:
         ({"model": {"name": "resnet18", "drop_path": 0.1}, "method": {"name": "byol"}}, "are for ViTs"),
     ],
 )
-def test_a_resnet_that_cannot_be_is_refused_in_one_sentence(settings: dict, sentence: str) -> None:
+def test_an_impossible_resnet_is_refused_in_one_sentence(settings: dict, sentence: str) -> None:
     with pytest.raises(BadInput, match=sentence):
         setup.resolve(configs.load(settings))

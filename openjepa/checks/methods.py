@@ -94,8 +94,8 @@ def _check_encoder(method: Method) -> None:
     for name, network in (("encoder", method.encoder), ("learner", method.learner)):
         shape = tuple(network(images).shape)
         assert shape == tokens, f"{name}(images) is {list(shape)}; expected [B, N, D] = {list(tokens)}"
-    encoder: Encoder = method.encoder
-    shape = tuple(encoder.pool(images).shape)
+    assert isinstance(method.encoder, Encoder), "the encoder has no pool(images)"
+    shape = tuple(method.encoder.pool(images).shape)
     assert shape == vectors, f"encoder.pool(images) is {list(shape)}; expected [B, D] = {list(vectors)}"
 
 

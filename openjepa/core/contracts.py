@@ -23,6 +23,7 @@ class MaskStrategy(Protocol):
     def __call__(self, batch_size: int, grid: Grid, generator: torch.Generator) -> Masks: ...
 
 
+@runtime_checkable
 class Encoder(Protocol):
     """What evaluation and visualisation use: images [B, 3, h, w] -> tokens [B, N, D], and one vector per image."""
 

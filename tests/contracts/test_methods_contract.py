@@ -86,6 +86,12 @@ class WithoutTokens(Good):
         return nn.Sequential(self.backbone, nn.Flatten(1))
 
 
+class WithoutPool(Good):
+    @property
+    def encoder(self) -> nn.Module:
+        return nn.Sequential(self.backbone)
+
+
 class WithWidePool(Good):
     @property
     def encoder(self) -> nn.Module:
@@ -108,6 +114,7 @@ class Pooled(nn.Sequential):
         (WithHiddenState, "resumed run differs"),
         (MovingEarly, "center changes during the step"),
         (WithoutTokens, r"encoder\(images\) is \[8, 1024\]"),
+        (WithoutPool, r"no pool\(images\)"),
         (WithWidePool, r"encoder.pool\(images\) is \[8, 1024\]"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",

@@ -1,7 +1,7 @@
-"""Somebody else's encoder, measured by the same ruler: `python examples/measure_another_encoder.py` (half a minute).
+"""Evaluate your own encoder with our probes: `python examples/measure_another_encoder.py` (half a minute).
 
 `openjepa.evaluate` takes any module that maps images [B, 3, h, w] to tokens [B, N, D] or vectors [B, D]. Images come
-normalised with ImageNet's mean and deviation; a module that wants something else undoes it first, as this one does.
+normalised with ImageNet's mean and deviation; a module that needs something else undoes it first, as this one does.
 A model from Hugging Face needs three lines:
 
     class Wrapped(nn.Module):
@@ -17,7 +17,7 @@ from openjepa.data.crops.batched import MEAN, STD
 
 
 class Palette(nn.Module):
-    """How often each of 64 colours occurs, and nothing else: [B, 3, h, w] -> [B, 64]."""
+    """A histogram of 64 colours: [B, 3, h, w] -> [B, 64]."""
 
     def __init__(self, levels: int = 4) -> None:
         super().__init__()

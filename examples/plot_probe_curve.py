@@ -1,8 +1,8 @@
-"""Draws accuracy against minutes of pretraining, beside the floors: the picture of README's CIFAR-10 run.
+"""Plots accuracy against minutes of pretraining, beside the baselines: the figure of README's CIFAR-10 run.
 
 python examples/plot_probe_curve.py curve.png runs/cifar10_seed0 runs/cifar10_seed1
 
-The runs must have been trained with the monitor `probe`. The floors are measured here, on the same labelled pictures.
+The runs must have been trained with the monitor `probe`. This script measures the baselines on the same labelled images.
 """
 
 import sys
@@ -18,19 +18,19 @@ from openjepa.report.record import Record
 from openjepa.runs.directory import RunFolder
 
 PROBE = "logistic"
-FLOORS = {"pixels": ("raw pixels", FAINT), "random encoder": ("random weights", ORANGE)}
+BASELINES = {"pixels": ("raw pixels", FAINT), "random encoder": ("random weights", ORANGE)}
 
 
 def main(output: str, *runs: str) -> None:
     records = [report_record.read(RunFolder(Path(run))) for run in runs]
     watched = records[0].config.monitors["probe"]
     assert watched, "the first run was trained without the monitor probe"
-    figure = draw(records, floors(runs[0], watched))
+    figure = draw(records, baselines(runs[0], watched))
     figure.savefig(output, dpi=150)
 
 
-def floors(run: str, watched: dict[str, Any]) -> dict[str, float]:
-    """Accuracy by representation, with the monitor's probe on the monitor's pictures."""
+def baselines(run: str, watched: dict[str, Any]) -> dict[str, float]:
+    """Accuracy by representation, with the monitor's probe on the monitor's images."""
     numbers = {"num_train": watched["num_train"], "num_test": watched["num_test"]}
     scores = openjepa.evaluate(run, [watched["task"]], probe=(PROBE,), **numbers)
     return {score.representation: score.accuracy for score in scores}
@@ -46,9 +46,9 @@ def draw(records: list[Record], levels: dict[str, float]) -> Figure:
         axes.plot(minutes, accuracy, color=BLUE, marker="o", markersize=3, linewidth=1.4)
     axes.annotate(f"openjepa, {len(records)} seeds", (minutes[-1], accuracy[-1]), xytext=(-4, -16), color=BLUE, ha="right",
                   textcoords="offset points", fontsize=SMALL)  # fmt: skip
-    for name, (words, colour) in FLOORS.items():
+    for name, (label, colour) in BASELINES.items():
         axes.axhline(100 * levels[name], color=colour, linestyle="--", linewidth=1)
-        axes.annotate(words, (minutes[-1], 100 * levels[name]), xytext=(0, 3), color=colour, ha="right",
+        axes.annotate(label, (minutes[-1], 100 * levels[name]), xytext=(0, 3), color=colour, ha="right",
                       textcoords="offset points", fontsize=SMALL)  # fmt: skip
     axes.set_xlabel("minutes of pretraining on two CPU cores", color=INK, fontsize=SMALL)
     return figure

@@ -1,7 +1,7 @@
 """I-JEPA in one file: the whole idea without the package, to read in ten minutes and run in one.
 
-It learns from noisy pictures of blobs made on the spot and then asks, with a linear probe on frozen features, which colour the
-blobs have. Nothing here is fast, resumable or checked; for that, use the package. `python examples/train_in_one_file.py [steps]`
+It learns from noisy images of blobs made on the spot. A linear probe on frozen features then predicts the colour of the
+blobs. Nothing here is fast, resumable or checked; for that, use the package. `python examples/train_in_one_file.py [steps]`
 
 Assran et al., "Self-Supervised Learning from Images with a Joint-Embedding Predictive Architecture", CVPR 2023.
 Shapes: B images · N patches · K context patches · M target blocks · T patches per block · D width.
@@ -20,7 +20,7 @@ NUM_TARGETS, CONTEXT_PATCHES = 4, 20
 COLOURS = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 3)
 
 
-def pictures(number: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+def blob_images(number: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
     """-> [B, 3, 32, 32] and the class of each: four small blobs share one of eight colours, in light of any tint and much noise."""
     labels = torch.randint(len(COLOURS), (number,), generator=generator)
     ticks = torch.arange(IMAGE).float()
@@ -54,7 +54,7 @@ def transformer(dim: int, depth: int) -> nn.Module:
 
 
 class Encoder(nn.Module):
-    """Patches in, tokens out. With `keep` it sees only these patches and never touches the others."""
+    """Patches in, tokens out. With `keep` it reads only these patches and never touches the others."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,14 +63,14 @@ class Encoder(nn.Module):
 
     def forward(self, images: torch.Tensor, keep: torch.Tensor | None = None) -> torch.Tensor:
         patches = F.unfold(images, PATCH, stride=PATCH).transpose(1, 2)  # [B, N, 48]
-        places = positions(DIM).expand(len(images), -1, -1)  # [B, N, D]
+        where = positions(DIM).expand(len(images), -1, -1)  # [B, N, D]
         if keep is not None:
-            patches, places = pick(patches, keep), pick(places, keep)
-        return self.blocks(self.embed(patches) + places)
+            patches, where = pick(patches, keep), pick(where, keep)
+        return self.blocks(self.embed(patches) + where)
 
 
 class Predictor(nn.Module):
-    """Given context tokens and the places of a target block, says what the target encoder will find there."""
+    """Predicts the target encoder's output in a target block from context tokens and the block's positions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,8 +81,8 @@ class Predictor(nn.Module):
     def forward(self, context: torch.Tensor, context_index: torch.Tensor, target_index: torch.Tensor) -> torch.Tensor:
         """[B, K, D], [B, K], [B, T] -> [B, T, D]"""
         seen = self.enter(context) + positions(WIDTH)[context_index]
-        asked = self.mask_token + positions(WIDTH)[target_index]
-        x = self.blocks(torch.cat([seen, asked], dim=1))  # [B, K+T, P]
+        queries = self.mask_token + positions(WIDTH)[target_index]
+        x = self.blocks(torch.cat([seen, queries], dim=1))  # [B, K+T, P]
         return self.leave(x[:, -target_index.shape[1] :])
 
 
@@ -112,15 +112,15 @@ def train(steps: int, seed: int = 0) -> tuple[Encoder, list[float]]:
         progress = step / steps
         for group in optimizer.param_groups:  # warm-up, then half a cosine
             group["lr"] = 1e-3 * min(progress / 0.1, 0.5 * (1 + math.cos(math.pi * progress)))
-        images, _ = pictures(BATCH, generator)
+        images, _ = blob_images(BATCH, generator)
         context_index, targets_index = draw_masks(BATCH, generator)
 
-        with torch.no_grad():  # what is there, according to the target encoder, which sees everything
+        with torch.no_grad():  # targets come from the target encoder, which sees the whole image
             tokens = target_encoder(images)
-            # Not in the paper: without the mean of each place, so small a model learns where a patch is and not what it shows.
+            # Not in the paper: we subtract the mean of each position, or so small a model learns only positions.
             mean = mean.lerp(tokens.mean(dim=0), 1.0 if step == 0 else 0.05)  # [N, D]
             tokens = F.layer_norm(tokens - mean, (DIM,))
-        context = encoder(images, context_index)  # what the context encoder makes of the few patches it sees
+        context = encoder(images, context_index)  # the context encoder sees only the context patches
         loss = torch.zeros(())
         for block in targets_index.unbind(dim=1):  # M separate predictions
             loss = loss + F.smooth_l1_loss(predictor(context, context_index, block), pick(tokens, block)) / NUM_TARGETS
@@ -139,7 +139,7 @@ def train(steps: int, seed: int = 0) -> tuple[Encoder, list[float]]:
 def probe(encoder: Encoder, seed: int = 1) -> float:
     """Accuracy of a linear probe (ridge regression to one-hot labels) on the mean token."""
     generator = torch.Generator().manual_seed(seed)
-    (x, y), (test_x, test_y) = pictures(1000, generator), pictures(1000, generator)
+    (x, y), (test_x, test_y) = blob_images(1000, generator), blob_images(1000, generator)
     features, test_features = (encoder(images).mean(dim=1) for images in (x, test_x))
     mean, std = features.mean(dim=0), features.std(dim=0)
     features, test_features = (features - mean) / std, (test_features - mean) / std

@@ -1,4 +1,4 @@
-"""Milliseconds that drawing masks takes, on one thread."""
+"""How long each strategy takes to draw masks, on one thread."""
 
 import statistics
 from typing import Any
@@ -14,7 +14,7 @@ WARMUP = 3
 
 
 def masks(*, batch_size: int, side: int, repeats: int = 30) -> list[dict[str, Any]]:
-    """Median milliseconds of one draw, one thread."""
+    """A row for each strategy: median and best milliseconds of one draw for a whole batch."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

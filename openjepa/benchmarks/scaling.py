@@ -1,7 +1,7 @@
 """How the cost of each part of a training step grows with patches, width and batch.
 
-An exponent of 1 is linear. Nothing may grow faster than linearly with the batch, and only attention may grow with the square
-of the number of patches. Exponents compare the last point of a sweep with the first.
+An exponent of 1 is linear. With the batch nothing may grow faster than linearly; with the number of patches only attention
+may grow with the square. Exponents compare the last point of a sweep with the first.
 """
 
 import math
@@ -31,7 +31,7 @@ SWEEPS = {  # size, patches a side, batch
 
 @dataclass(frozen=True)
 class Point:
-    """One measurement: what was swept, its value there, and the milliseconds of each part."""
+    """One measurement: the quantity that a sweep varies, its value, and the milliseconds of each part."""
 
     sweep: str
     value: int
@@ -68,26 +68,26 @@ def _median(call: Callable[[], object]) -> float:
 
 
 def exponents(points: list[Point]) -> list[dict[str, Any]]:
-    """A row for each sweep: how fast each part grows from its first to its last point."""
+    """A row for each sweep: how fast each part grows from the first to the last point."""
     rows = []
-    for sweep, mine in _by_sweep(points).items():
-        first, last = mine[0], mine[-1]
+    for sweep, its_points in _by_sweep(points).items():
+        first, last = its_points[0], its_points[-1]
         growth = math.log(last.value / first.value)
-        found = {
+        powers = {
             part: round(math.log(last.milliseconds[part] / first.milliseconds[part]) / growth, 2)
             for part in first.milliseconds
         }
-        rows.append({"grows with": sweep, "from": first.value, "to": last.value, **found})
+        rows.append({"grows with": sweep, "from": first.value, "to": last.value, **powers})
     return rows
 
 
 def curves(points: list[Point]) -> dict[str, tuple[list[float], dict[str, list[float]]]]:
-    """What viz/scaling.py draws: for each sweep its sizes, and the milliseconds of each part."""
-    drawn = {}
-    for sweep, mine in _by_sweep(points).items():
-        parts = {part: [point.milliseconds[part] for point in mine] for part in mine[0].milliseconds}
-        drawn[sweep] = ([float(point.value) for point in mine], parts)
-    return drawn
+    """What report/figures/scaling.py plots: for each sweep its sizes, and the milliseconds of each part."""
+    by_sweep = {}
+    for sweep, its_points in _by_sweep(points).items():
+        parts = {part: [point.milliseconds[part] for point in its_points] for part in its_points[0].milliseconds}
+        by_sweep[sweep] = ([float(point.value) for point in its_points], parts)
+    return by_sweep
 
 
 def _by_sweep(points: list[Point]) -> dict[str, list[Point]]:

@@ -1,35 +1,34 @@
-"""A training step against the matrix-product peak of the same machine, measured in turns in one process.
+"""The speed of a training step, compared with the matrix-product peak of the same machine, measured alternately.
 
-Three shapes are fixed, so that figures of different commits and machines can be compared. Each runs in a process of its own:
-peak memory and the allocator are properties of a process.
+The shapes are fixed, so that commits and machines can be compared. Each runs in its own process, because peak memory and
+the allocator are properties of a process.
 """
 
 import json
 import subprocess
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from statistics import mean, median
 from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from openjepa.benchmarks.timer import seconds_of
 from openjepa.core import config as configs
 from openjepa.core import seeding
-from openjepa.core.contracts import Method
+from openjepa.core.contracts import DrawsMasks, Method
 from openjepa.core.errors import OpenJepaError
 from openjepa.core.types import Batch, Step
 from openjepa.data.crops import batched
 from openjepa.machine import allocator, device
 from openjepa.methods import build
+from openjepa.planning import cost
 from openjepa.training import optim, setup
 
 PEAK_SIDE = 1024
-NUM_DRAWS = 3  # of masks, of which each timed step takes one in turn: block sizes differ from step to step
+NUM_DRAWS = 3  # of masks; timed steps take them in turn, because block sizes differ from step to step
 SHAPES = (  # model, image size, batch size, attention of the predictor
     ("vit-tiny/4", 32, 128, "joint"),
     ("vit-tiny/4", 32, 128, "shared"),
@@ -43,9 +42,9 @@ def shapes(words: list[str], *, num_steps: int) -> list[dict[str, Any]]:
     rows = []
     for model, image_size, batch_size, attention in SHAPES:
         settings = [*words, f"method.predictor.attention={attention}"]
-        found = _in_own_process(model, image_size, batch_size, num_steps, settings)
-        found["predictor"] = "{width}×{depth} {attention}".format(**found["predictor"])
-        rows.append(found)
+        row = _in_own_process(model, image_size, batch_size, num_steps, settings)
+        row["predictor"] = "{width}×{depth} {attention}".format(**row["predictor"])
+        rows.append(row)
     return rows
 
 
@@ -61,7 +60,7 @@ def _in_own_process(model: str, image_size: int, batch_size: int, num_steps: int
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one step and of what belongs to it, and the peak measured just before."""
+    """Seconds of one step, of its masks and its crops, and the peak measured just before."""
 
     step: float
     masks: float
@@ -70,7 +69,7 @@ class Timing:
 
 
 def step(words: list[str], *, num_steps: int) -> dict[str, Any]:
-    """A real optimiser step on pictures that are already there; steps and peak measurements alternate."""
+    """A real optimiser step on images already in memory; steps and peak measurements alternate."""
     config = setup.resolve(configs.load({}, words))
     chosen = device.choose()
     is_tuned = chosen.type == "cpu" and allocator.tune(config.train.allocator)
@@ -78,10 +77,10 @@ def step(words: list[str], *, num_steps: int) -> dict[str, Any]:
     for index in range(NUM_DRAWS):
         bench.run(index)
     timings = [_timing(bench, index % NUM_DRAWS) for index in range(num_steps)]
-    memory = device.peak_memory(chosen)  # before FLOP are counted, which needs memory of its own
+    memory = device.peak_memory(chosen)  # before counting FLOP, which needs memory of its own
     flops = [bench.flops(index) for index in range(NUM_DRAWS)]
     shares = [flops[index % NUM_DRAWS] / timing.step / timing.peak for index, timing in enumerate(timings)]
-    seconds, masks, crops, peak = (median(getattr(timing, part) for timing in timings) for part in PARTS)
+    seconds = median(timing.step for timing in timings)
     return {
         "model": config.model.name,
         "image size": config.data.image_size,
@@ -92,26 +91,26 @@ def step(words: list[str], *, num_steps: int) -> dict[str, Any]:
         "allocator": "tuned" if is_tuned else "system",
         "images per second": round(config.train.batch_size / seconds, 1),
         "ms per step": round(1e3 * seconds, 1),
-        "ms of masks in it": round(1e3 * masks, 2),
-        "ms of crops beside it": round(1e3 * crops, 2),
+        "ms of masks in it": round(1e3 * median(timing.masks for timing in timings), 2),
+        "ms of crops beside it": round(1e3 * median(timing.crops for timing in timings), 2),
         "GFLOP per step": round(mean(flops) / 1e9, 2),
-        "peak GFLOP/s": round(peak / 1e9, 1),  # of float32, whatever the step's precision
+        "peak GFLOP/s": round(
+            median(timing.peak for timing in timings) / 1e9, 1
+        ),  # of float32, whatever the step's precision
         "share of peak": round(median(shares), 3),
         "memory MiB": memory,
     }
 
 
-PARTS = [part.name for part in fields(Timing)]
-
-
 def _timing(bench: "StepBench", draw: int) -> Timing:
     peak = _matmul_flops_per_second(bench.batch.images.device)
     whole = seconds_of(partial(bench.run, draw))
-    return Timing(whole, seconds_of(partial(bench.masks, draw)), seconds_of(bench.crops), peak)
+    masks = seconds_of(partial(bench.masks, draw))
+    return Timing(step=whole, masks=masks, crops=seconds_of(bench.crops), peak=peak)
 
 
 class StepBench:
-    """A method, its optimiser and one batch, ready to be stepped."""
+    """A method, its optimiser and one batch, ready to run steps."""
 
     def __init__(self, config: configs.Config, chosen: torch.device) -> None:
         self.config = config
@@ -130,22 +129,21 @@ class StepBench:
         self.update(index)
 
     def gradients(self, index: int = 0) -> None:
-        """Of one step, not added to those of the step before."""
+        """Of one step; the gradients of the step before are dropped."""
         self.optimizer.zero_grad(set_to_none=True)
         with device.autocast(self.precision, self.batch.images.device):
             loss = self.method.training_step(self.batch, self._step(index)).loss
         loss.backward()
 
     def update(self, index: int = 0) -> None:
-        """Like the loop's: the gradient's length is taken at every step."""
+        """Like the loop, which computes the norm of the gradient at every step."""
         nn.utils.get_total_norm([p.grad for p in self.method.parameters() if p.grad is not None])
         self.optimizer.step()
         self.method.after_update(self._step(index))
 
     def masks(self, index: int) -> None:
-        draw = getattr(self.method, "masks", None)
-        if draw is not None:
-            draw(self._step(index))
+        if isinstance(self.method, DrawsMasks):
+            self.method.masks(self._step(index))
 
     def crops(self) -> None:
         """The training crop of a batch whose pictures are in memory: what data costs when nothing has to be decoded."""
@@ -161,11 +159,10 @@ class StepBench:
         )
 
     def flops(self, index: int) -> float:
-        """Of forward and backward, attention included: counted with attention written out as matrix products."""
-        with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-            self.method.training_step(self.batch, self._step(index)).loss.backward()
+        """Of forward and backward."""
+        flops = cost.flops(self.method, self.batch, self._step(index))
         self.optimizer.zero_grad(set_to_none=True)
-        return float(counter.get_total_flops())
+        return flops
 
     def _step(self, index: int) -> Step:
         size = self.config.train.batch_size

@@ -1,8 +1,8 @@
-"""GPUs that a plan can be made for. Peaks are dense matrix products by the makers' data sheets, memory is what a driver shows.
+"""The GPUs of `openjepa plan`. Peaks are of dense matrix products, from data sheets; memory is what the driver reports.
 
-Prices are an assumption of the order of what clouds asked for in 2025, there to be replaced with --price. float32 is without
-TF32, which torch leaves off. t4 and v100-32 have fast float16 but no bfloat16 units, and we train in no float16: they get
-their float32 peak.
+Prices are rough assumptions about clouds in 2025; --price replaces them. float32 is without TF32, which torch leaves off by
+default. t4 and v100-32 have fast float16 but no bfloat16 units; openjepa does not train in float16, so they get their
+float32 peak.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from openjepa.core.registry import did_you_mean
 @dataclass(frozen=True)
 class Gpu:
     name: str
-    bfloat16: float | None  # TFLOP/s; None: no units for it
+    bfloat16: float | None  # TFLOP/s; None: not supported
     float32: float  # TFLOP/s
     memory: float  # GiB
     price: float  # USD per hour, assumed
@@ -26,11 +26,11 @@ class Gpu:
         assert rate is not None
         return 1e12 * rate
 
-    def precision(self, wanted: Literal["auto", "float32", "bfloat16"]) -> Literal["float32", "bfloat16"]:
-        """What a run with this setting would use."""
-        if wanted == "bfloat16" and self.bfloat16 is None:
+    def precision(self, setting: Literal["auto", "float32", "bfloat16"]) -> Literal["float32", "bfloat16"]:
+        """The precision that a run with this setting uses."""
+        if setting == "bfloat16" and self.bfloat16 is None:
             raise BadInput(f"{self.name} has no bfloat16 units; use --set train.precision=float32 or another --gpu")
-        return "float32" if wanted == "float32" or self.bfloat16 is None else "bfloat16"
+        return "float32" if setting == "float32" or self.bfloat16 is None else "bfloat16"
 
 
 GPUS = {

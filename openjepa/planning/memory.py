@@ -1,12 +1,12 @@
-"""Where a device's memory goes, in bytes, with everything on every device (DDP) or weights in shares (FSDP)."""
+"""What fills a device's memory, in bytes, with all weights on every device (DDP) or a share on each (FSDP)."""
 
 from dataclasses import dataclass
 
 from openjepa.planning.cost import Work
 
 FLOAT32 = 4  # bytes; weights, gradients and moments stay float32 also under autocast
-USABLE = 0.9  # share of a device's memory; the driver, NCCL and holes between tensors take some
-FULL_BLOCKS = 3  # under FSDP: the weights of the block at work and of the next one, and a gradient
+USABLE = 0.9  # share of a device's memory; the driver, NCCL and fragmentation take some
+FULL_BLOCKS = 3  # under FSDP: the weights of the current block and of the next one, and one gradient
 GIB = 2**30
 
 
@@ -21,7 +21,7 @@ class Memory:
 
     @property
     def fixed(self) -> float:
-        """What is there for any number of images."""
+        """The part that does not depend on the number of images."""
         return self.weights + self.gradients + self.moments + self.exchange + self.weight_copies
 
     @property
@@ -46,7 +46,7 @@ def ddp(work: Work, *, num_images: int, gpus: int) -> Memory:
 
 
 def fsdp(work: Work, *, num_images: int, gpus: int) -> Memory:
-    """No copies of weights: under FSDP a block is cast when it is put together and dropped after use."""
+    """No copies of weights: FSDP casts a block when it gathers it and drops it after use."""
     trained = FLOAT32 * work.num_trained
     return Memory(
         weights=FLOAT32 * sum(work.parameters.values()) / gpus,
@@ -59,6 +59,6 @@ def fsdp(work: Work, *, num_images: int, gpus: int) -> Memory:
 
 
 def most_images(memory: Memory, work: Work, gibibytes: float) -> int:
-    """How many images at a time a device has room for; 0 if even the weights do not fit."""
+    """The number of images that fit on a device at a time; 0 if even the weights do not fit."""
     room = USABLE * GIB * gibibytes - memory.fixed
     return max(int(room // work.activations), 0)

@@ -1,6 +1,6 @@
-"""What a pretraining run will take before it is started: FLOP, memory, hours and money, from the model's real shapes.
+"""The cost of a pretraining run before it starts: FLOP, memory, hours and money, from the model's real shapes.
 
-The utilisation is a guess: the share of a GPU's peak that training reaches. docs/plan.md says where a plan goes wrong.
+The utilisation, the share of a GPU's peak that training reaches, is a guess. docs/plan.md says where a plan goes wrong.
 """
 
 import math
@@ -10,29 +10,26 @@ from typing import Literal
 from openjepa.core.config import Config
 from openjepa.core.errors import BadInput
 from openjepa.data.batches.order import Order, Split
-from openjepa.planning import cost as plan_step
-from openjepa.planning import data, memory
-from openjepa.planning import gpus as plan_gpus
+from openjepa.planning import cost, memory, published
 from openjepa.planning.cost import Work
-from openjepa.planning.gpus import Gpu
+from openjepa.planning.gpus import Gpu, find
 from openjepa.planning.memory import Memory
 from openjepa.training import setup
 
-UTILISATION = (
-    0.4  # what well-fed transformers reach on data-centre GPUs; the published run implies half of it: plan_claim.py
-)
+# What transformers reach on data-centre GPUs when the data keeps up; the published run implies half of it: published.py
+UTILISATION = 0.4
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What a plan takes for granted."""
+    """What a plan assumes."""
 
     gpu: Gpu
     gpus: int
     utilisation: float  # share of the peak
     price: float  # USD per GPU hour
     num_images: int  # in the data set
-    images_from: str  # where that number comes from
+    images_from: str  # set, counted or published
     precision: Literal["float32", "bfloat16"]
 
 
@@ -81,12 +78,14 @@ def plan(
     price: float | None = None,
     num_images: int | None = None,
 ) -> Plan:
-    """Counts one step of the config; `price` and `num_images` replace the GPU's assumed price and the size of the data."""
+    """Counts one step of the config; `price` and `num_images` replace the assumed price and the counted images."""
     config = setup.resolve(config)
-    assumed = _assumptions(config, plan_gpus.find(gpu), gpus, utilisation, price, num_images)
-    Order(assumed.num_images, config.train.batch_size, config.seed)  # refuses a batch larger than the data …
-    split = Split(config.train.batch_size, config.train.accumulate, world_size=gpus)  # … or that cannot be shared
-    work = plan_step.count(config, num_images=split.size, precision=assumed.precision)
+    assumed = _assumptions(config, find(gpu), gpus, utilisation, price, num_images)
+    Order(assumed.num_images, config.train.batch_size, config.seed)  # rejects a batch larger than the data …
+    split = Split(
+        config.train.batch_size, config.train.accumulate, world_size=gpus
+    )  # … or one that the GPUs cannot share equally
+    work = cost.count(config, num_images=split.size, precision=assumed.precision)
     return Plan(
         config=config,
         assumed=assumed,
@@ -101,10 +100,10 @@ def _assumptions(
     config: Config, gpu: Gpu, gpus: int, utilisation: float, price: float | None, num_images: int | None
 ) -> Assumptions:
     if not 0 < utilisation <= 1:
-        raise BadInput(f"utilisation {utilisation:g} is not a share of the peak; use more than 0 and at most 1")
+        raise BadInput(f"utilisation {utilisation:g} is not a share of the peak; use a number above 0 and at most 1")
     if price is not None and not 0 <= price < math.inf:
         raise BadInput(f"price {price:g} is not an amount of USD per GPU hour; use 0 or more")
-    number, images_from = data.num_images(config, num_images)
+    number, images_from = published.num_images(config, num_images)
     return Assumptions(
         gpu=gpu,
         gpus=gpus,

@@ -1,40 +1,39 @@
-"""A plan in words: whether it fits and what would help, and the whole of it as plain values."""
+"""A plan for people: does it fit and, if not, what to change; and the whole plan as plain values for --json."""
 
 from typing import Any
 
-from openjepa.planning import memory as plan_memory
-from openjepa.planning import published
+from openjepa.planning import memory, published
 from openjepa.planning.memory import GIB, USABLE, Memory
 from openjepa.planning.plan import Plan
 
 
 def verdict(plan: Plan) -> str:
-    """Fits or not and, if not, what to change."""
+    """Does it fit and, if not, what to change."""
     gpu = plan.assumed.gpu
-    most = plan_memory.most_images(plan.ddp, plan.work, gpu.memory)
+    most = memory.most_images(plan.ddp, plan.work, gpu.memory)
     if plan.ddp.fits(gpu.memory):
-        return f"fits with DDP: {gpu.name} has room for about {most} images at a time"
+        return f"fits with DDP: {gpu.name} has memory for about {most} images at a time"
     need, usable = plan.ddp.total / GIB, USABLE * gpu.memory
     fsdp = "; FSDP would fit, but openjepa does not train with it yet" if plan.fsdp.fits(gpu.memory) else ""
     return (
-        f"does not fit with DDP: needs {need:.1f} GiB, {gpu.name} has {usable:.1f} that can be used; "
+        f"does not fit with DDP: it needs {need:.1f} GiB, {gpu.name} has {usable:.1f} usable GiB; "
         f"try {', or '.join(_remedies(plan, most))}{fsdp}"
     )
 
 
 def _remedies(plan: Plan, most: int) -> list[str]:
-    """A device has room for `most` images at a time; more accumulation rounds or more devices give each of them fewer."""
+    """A device holds `most` images at a time; more accumulation rounds or more devices reduce the images of each."""
     images, train = plan.images_at_a_time, plan.config.train
     if not most:
         return ["a --gpu with more memory", "a smaller model"]
     parts = next(parts for parts in range(2, images + 1) if images % parts == 0 and images // parts <= most)
     gpus = parts * plan.assumed.gpus
     remedies = [f"--set train.accumulate={parts * train.accumulate}"]
-    if plan_memory.ddp(plan.work, num_images=images // parts, gpus=gpus).fits(plan.assumed.gpu.memory):
-        remedies.append(f"--gpus {gpus}")  # the first second GPU brings DDP's buckets, which need memory, too
+    if memory.ddp(plan.work, num_images=images // parts, gpus=gpus).fits(plan.assumed.gpu.memory):
+        remedies.append(f"--gpus {gpus}")  # with a second GPU come DDP's buckets, which also need memory
     if plan.config.model.checkpoint_activations:
         return remedies
-    return [*remedies, "--set model.checkpoint_activations=true (keeps less, computes more)"]
+    return [*remedies, "--set model.checkpoint_activations=true (less memory, more compute)"]
 
 
 def as_dict(plan: Plan) -> dict[str, Any]:
@@ -74,15 +73,15 @@ def as_dict(plan: Plan) -> dict[str, Any]:
     }
 
 
-def in_gib(memory: Memory) -> dict[str, float]:
-    """Part by part and in all."""
+def in_gib(used: Memory) -> dict[str, float]:
+    """Each part, and the total."""
     parts = {
-        "weights": memory.weights,
-        "gradients": memory.gradients,
-        "AdamW's moments": memory.moments,
-        "DDP's buckets, FSDP's whole blocks": memory.exchange,
-        "bfloat16 copies of weights": memory.weight_copies,
-        "activations": memory.activations,
-        "total": memory.total,
+        "weights": used.weights,
+        "gradients": used.gradients,
+        "AdamW's moments": used.moments,
+        "DDP's buckets, FSDP's whole blocks": used.exchange,
+        "bfloat16 copies of weights": used.weight_copies,
+        "activations": used.activations,
+        "total": used.total,
     }
     return {name: size / GIB for name, size in parts.items()}

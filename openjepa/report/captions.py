@@ -1,45 +1,53 @@
-"""What a report says about its figures: how to read them, and what healthy looks like. Plain words; HTML."""
+"""The prose of a report: for each figure what it tells first, then how to read it. HTML; values are escaped by `format`."""
 
-SCORES = """Frozen features, judged by probes that never change the encoder. Raw pixels and the same encoder with
-random weights are the floors: only what lies above both was learned. The best of each row is bold; small
-numbers are 95 % intervals over test pictures (and seeds, where there are several); the last column is in percentage
-points."""
+from markupsafe import Markup
 
-TRAINING = """The loss may rise while the model improves, because its targets move with it; so look at directions and
-skill first. Healthy: <em>directions in use by tokens</em> keeps most of its first value, <em>skill</em> rises above 0,
-<em>spread of predictions</em> above 0.05. Spread, likeness and directions of whole images may move either way: a part
-that all images share can grow in a healthy run."""
+SCORES = Markup("""The encoder learned only what is above both baselines: raw pixels, and the same encoder with random
+weights. Probes read frozen features and never change the encoder. The best of each row is bold. Small numbers are 95 %
+intervals over test images (and over seeds, if there are several). The last column is in percentage points.""")
 
-MASKS = """The context encoder sees only the patches in full colour. From them the predictor must say what the
-target encoder finds in each tinted block; faded patches play no part in this draw. Every training step draws new
-masks."""
+TRAINING = Markup("""A healthy run keeps most of its first value in <em>directions in use by tokens</em>; its
+<em>skill of predictions</em> rises above 0, and its <em>spread of predictions</em> above 0.05. The loss may rise while
+the model improves, because the targets change with the model, so look at directions and skill first. Spread, likeness
+and directions of whole images may move either way: a component that all images share can grow in a healthy run.""")
 
-COVERAGE = """Blocks must fit into the picture, so block masks ask for the middle more often than for the edges. A
-chance of 0 anywhere, or a side that differs from its opposite, would be a fault."""
+VERDICT = Markup("<b>{kind}</b>{since}: {text}.")
 
-ATTENTION = """Where a patch looks while its token is computed. Pick a picture and a patch: every head shows the
-patches it reads from, brightest where it reads most; attention spread evenly stays dark. Healthy heads differ from
-each other and change with the query. A head that shows the same few patches whoever asks has turned them into a
-store for the whole picture."""
+MASKS = Markup("""The context encoder sees only the patches in full colour. From these the predictor must predict the
+target encoder's output in each tinted block. Faded patches are not used in this draw. Every training step draws new
+masks.""")
 
-ATTENTION_STILL = """The last block without a mouse: of each picture the patch with the most detail, and that with
-the least."""
+COVERAGE = Markup("""Over {num_images:,} draws the context holds {context:.0%} of the {grid} patches, and the targets
+together cover {target:.0%}. Blocks must fit into the image, so block masks cover the middle more often than the edges.
+A chance of 0 anywhere, or a side that differs from the opposite side, would be a bug.""")
 
-PCA = """Patch tokens as colours: their three widest directions become red, green and blue, with one basis for all
-pictures of a row. Equal colours mean that the encoder finds the patches alike. <em>Place removed</em> takes away
-the mean token of each place, so that only what is shown counts. Healthy: things stand out from the ground in one
-piece, and like things have like colours in different pictures, more so than with random weights."""
+ATTENTION = Markup("""This shows which patches a patch attends to. Choose an image and a query patch: each head shows
+the patches it reads from, brightest where it reads most. Evenly spread attention looks dark. Healthy heads differ from
+each other and change with the query. A head that shows the same few patches for every query uses them to store
+information about the whole image.""")
 
-SKILL = """Skill compares the error, in the loss of this run, with that of answering the mean target of the place: 1
-is perfect, 0 knows where but not what, below 0 is worse than that. Healthy: first the ground turns blue, then the
-blue grows into the things. Red everywhere means that the predictor makes no use of the context."""
+ATTENTION_STILL = Markup("""The last block without a mouse: for each image the patch with the most detail, and the
+patch with the least.{heads}""")
 
-IMAGINED = """<b>What does the predictor imagine?</b> In each outlined place stands the patch of another picture
-whose target comes nearest to the <em>prediction</em>. The last row does the same with the <em>true</em> target: the
-best that this way of looking can show. Healthy: the ground goes on, then things that are half seen are completed."""
+PCA = Markup("""Patches of equal colour have similar tokens. The three widest directions of the tokens become red,
+green and blue, with one basis for all images of a row. <em>Position removed</em> subtracts the mean token of each
+position, so that only the content counts. Healthy: objects stand out from the background in one piece, and similar
+objects have similar colours in different images, more than with random weights.""")
 
-CLOSER = """One hidden patch of each picture, next to what is seen: the truth, and the real patches nearest to the
-prediction with their surroundings. What they have in common is what the predictor is sure of."""
+SKILL = Markup("""The skill over these images is <b>{skill}</b>: 1 is perfect, 0 knows the position of a patch but not
+its content, below 0 is worse than that. Patches were hidden and predicted from the rest, in {num_draws} draws of
+masks. Skill compares the error, in the loss of this run, with the error of predicting the mean target of the position.
+Healthy: first the background turns blue, then the blue spreads into the objects. Red everywhere means that the
+predictor does not use the context.""")
 
-NEIGHBOURS = """The features say what two pictures have in common: look for things, numbers and arrangements rather
-than for the colour of the ground."""
+IMAGINED = Markup("""<b>What does the predictor imagine?</b> Each outlined patch was hidden. The third row fills it with
+the patch of another image whose target is nearest to the <em>prediction</em>. The last row does the same with the
+<em>true</em> target, the best that this method can show. Healthy: first the background continues, then half-hidden
+objects are completed.""")
+
+CLOSER = Markup("""What the nearest patches have in common is what the predictor is sure of. For one hidden patch of each
+image: the context, the true patch, and the real patches nearest to the prediction, with their surroundings.""")
+
+NEIGHBOURS = Markup("""Neighbours show what the features have in common: look for objects, counts and layouts rather
+than for the colour of the background. Each row starts with an image, followed by the nearest of {num_images:,} images
+of the {split} split.""")

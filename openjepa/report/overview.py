@@ -1,7 +1,6 @@
-"""The sections of a report that need no pictures: the headline, the curves, broken pictures, the config."""
+"""The parts of a report that need no images: the headline, the curves, the list of broken images, the config."""
 
 from collections.abc import Mapping
-from html import escape
 
 from torch import nn
 
@@ -10,22 +9,17 @@ from openjepa.core.contracts import Method
 from openjepa.machine.console import duration
 from openjepa.report import captions, scores
 from openjepa.report.figures import curves
-from openjepa.report.page import Section, figure_html, paragraph, table
+from openjepa.report.page import Fold, Paragraph, Part, Plot, Section, Table, Tiles
 from openjepa.report.record import Record
 from openjepa.training import verdict
 
 NUM_BROKEN_SHOWN = 10
 
 
-def headline(record: Record, method: Method) -> str:
+def headline(record: Record, method: Method) -> Tiles:
     """What was trained, in four tiles and a list."""
     tiles = [_model_tile(record, method), _data_tile(record), _time_tile(record), scores.tile(record)]
-    boxes = "".join(
-        f'<div class="tile"><span>{escape(name)}</span><b>{escape(value)}</b><small>{escape(note)}</small></div>'
-        for name, value, note in tiles
-    )
-    lines = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in _facts(record) if text)
-    return f'<div class="tiles">{boxes}</div><dl>{lines}</dl>'
+    return Tiles(tiles, _facts(record))
 
 
 def _model_tile(record: Record, method: Method) -> tuple[str, str, str]:
@@ -35,12 +29,12 @@ def _model_tile(record: Record, method: Method) -> tuple[str, str, str]:
 
 def _data_tile(record: Record) -> tuple[str, str, str]:
     height, width = record.config.data.height_width
-    return "Pictures", record.config.data.source, f"{height} × {width} pixels, no labels used"
+    return "Images", record.config.data.source, f"{height} × {width} pixels, no labels used"
 
 
 def _time_tile(record: Record) -> tuple[str, str, str]:
     batch_size = record.config.train.batch_size
-    return "Training", duration(record.seconds), f"{record.steps:,} steps of {batch_size} pictures"
+    return "Training", duration(record.seconds), f"{record.steps:,} steps of {batch_size} images"
 
 
 def _facts(record: Record) -> list[tuple[str, str]]:
@@ -63,41 +57,41 @@ def _facts(record: Record) -> list[tuple[str, str]]:
 def _status(record: Record) -> str:
     status, started = (str(record.provenance.get(key) or "") for key in ("status", "started"))
     if status == "running":
-        status = "running or killed: the figures show its newest checkpoint"
+        status = "running or killed; the figures show the newest checkpoint"
     return f"{status}, started {started[:16].replace('T', ' ')} UTC" if started else status
 
 
 def training(record: Record) -> Section:
     if not record.metrics:
-        return Section("training", "Training", paragraph("The run has no metrics yet."))
-    drawn = figure_html(curves.figure(record.metrics), "training curves")
-    return Section("training", "Training", _verdict(record) + paragraph(captions.TRAINING) + drawn)
+        return Section("training", "Training", [Paragraph("The run has no metrics yet.")])
+    plot = Plot(curves.figure(record.metrics), "training curves")
+    return Section("training", "Training", [*_verdict(record), Paragraph(captions.TRAINING), plot])
 
 
-def _verdict(record: Record) -> str:
-    """What the watch says at the end, and what it said on the way."""
-    said, now = verdict.changes(record.metrics), verdict.judge(record.metrics)
-    since = f", since step {said[-1][0]}" if said else ""
-    text = f"<b>{escape(now.kind.capitalize())}</b>{since}: {escape(now.text)}."
-    past = "".join(f"<li>Step {step}: {escape(str(was))}.</li>" for step, was in said[:-1])
-    before = f"<details><summary>What the watch said before</summary><ul>{past}</ul></details>" if past else ""
-    return paragraph(text, "warning" if now.is_bad else "verdict") + before
+def _verdict(record: Record) -> list[Part]:
+    """The watch's verdict at the end of the run, and those before it."""
+    changes, now = verdict.changes(record.metrics), verdict.judge(record.metrics)
+    since = f", since step {changes[-1][0]}" if changes else ""
+    text = captions.VERDICT.format(kind=now.kind.capitalize(), since=since, text=now.text)
+    parts: list[Part] = [Paragraph(text, "warning" if now.is_bad else "verdict")]
+    if changes[:-1]:
+        parts.append(Fold("Earlier verdicts of the watch", [f"Step {step}: {was}." for step, was in changes[:-1]]))
+    return parts
 
 
 def broken(record: Record) -> Section | None:
     if not record.broken:
         return None
     rows = record.broken[:NUM_BROKEN_SHOWN]
-    text = f"Pictures that could not be decoded and were replaced: {len(record.broken):,}."
+    text = f"Images that could not be decoded and were replaced: {len(record.broken):,}."
     if len(record.broken) > len(rows):
-        text += f" The first {len(rows)}; all are in <code>broken.jsonl</code>."
-    cells = [[escape(str(row.get("path", ""))), escape(str(row.get("reason", "")))] for row in rows]
-    return Section("broken", "Broken pictures", paragraph(text) + table(["picture", "reason"], cells))
+        text += f" These are the first {len(rows)}; broken.jsonl lists all."
+    cells = [[str(row.get("path", "")), str(row.get("reason", ""))] for row in rows]
+    return Section("broken", "Broken images", [Paragraph(text), Table(["image", "reason"], cells)])
 
 
 def config(record: Record) -> Section:
-    settings = f"<pre>{escape(configs.dump(record.config))}</pre>"
-    return Section("config", "Config", f"<details><summary>Every setting, with its value</summary>{settings}</details>")
+    return Section("config", "Config", [Fold("Every setting, with its value", code=configs.dump(record.config))])
 
 
 def _millions(network: nn.Module) -> str:

@@ -1,84 +1,144 @@
-"""Pieces of a page: sections, inline figures, tables. Text from outside is escaped; nothing is loaded."""
+"""A page as data: sections made of parts, which templates/ turns into one HTML file that loads nothing.
+
+Templates escape every string. Text that is HTML on purpose is `Markup`; `Markup(…).format(value)` escapes the value.
+"""
 
 import base64
 import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from pathlib import Path
-from string import Template
-from typing import Any
+from typing import Any, ClassVar
 
 import matplotlib
 import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
 from openjepa.report.figures.style import FAINT, INK
 
-TEMPLATE = Path(__file__).with_name("report.html")
+TEMPLATES = Path(__file__).with_name("templates")
 SVG_SETTINGS: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "openjepa", "image.composite_image": False}
 NO_METADATA: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-HEAVY = 12_000  # bytes of a PNG above which a picture is embedded as JPEG
+HEAVY = 12_000  # bytes of a PNG above which an image is embedded as JPEG
 QUALITY = 90
 
 
 @dataclass(frozen=True)
+class Paragraph:
+    template: ClassVar = "paragraph"
+    text: str
+    style: str = ""  # a class of style.css: note, warning
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A table cell that is more than a string."""
+
+    text: str
+    note: str = ""  # small, behind the text
+    style: str = ""  # best, up, down
+
+
+@dataclass(frozen=True)
+class Table:
+    template: ClassVar = "table"
+    head: Sequence[str]
+    rows: Sequence[Sequence[str | Cell]]
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure, sharp at any size and in the page's own text colour by day and by night."""
+
+    template: ClassVar = "plot"
+    figure: Figure
+    title: str  # for screen readers
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Details that open with a click."""
+
+    template: ClassVar = "fold"
+    summary: str
+    lines: Sequence[str] = ()
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class Tiles:
+    template: ClassVar = "tiles"
+    tiles: Sequence[tuple[str, str, str]]  # name, value, note
+    facts: Sequence[tuple[str, str]]  # name, text; an empty text is left out
+
+
+@dataclass(frozen=True)
+class AttentionWidget:
+    template: ClassVar = "attention"
+    data: dict[str, Any]  # for attention.js
+
+
+Part = Paragraph | Table | Plot | Fold | Tiles | AttentionWidget
+
+
+@dataclass(frozen=True)
 class Section:
-    key: str  # its place in the page, #key
+    key: str  # the page's anchor, #key
     title: str
-    body: str  # HTML
+    parts: Sequence[Part]
 
 
-def page(title: str, headline: str, sections: Sequence[Section], *, over: str, command: str) -> str:
-    """A whole HTML file; `headline` is HTML already, `command` is what wrote it."""
-    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
-        title=escape(title),
-        over=escape(over),
-        command=escape(command),
-        headline=headline,
-        links="".join(f'<a href="#{section.key}">{escape(section.title)}</a>' for section in sections),
-        sections="\n".join(
-            f'<section id="{section.key}"><h2>{escape(section.title)}</h2>{section.body}</section>'
-            for section in sections
-        ),
-    )
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    kind: str  # above the title
+    title: str
+    headline: Sequence[Part]
+    sections: Sequence[Section]
+    command: str  # what wrote the page
 
 
-def paragraph(text: str, kind: str = "") -> str:
-    """`text` is HTML already: escape what comes from outside."""
-    return f'<p class="{kind}">{text}</p>' if kind else f"<p>{text}</p>"
+def render(page: Page) -> str:
+    """A whole HTML file."""
+    return _templates().get_template("page.html").render(page=page)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
-    """Cells are HTML already."""
-    top = "".join(f"<th>{cell}</th>" for cell in head)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="wide"><table class="{kind}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+def render_section(section: Section) -> str:
+    """The HTML of one section, as it is in its page."""
+    macros: Any = _templates().get_template("parts.html").module
+    return str(macros.show_section(section))
 
 
-def figure_html(figure: Figure, title: str, caption: str = "") -> str:
-    """Sharp at any size, and in the page's own text colour by day and by night."""
-    below = f"<figcaption>{caption}</figcaption>" if caption else ""
-    return f'<figure><div class="wide">{svg(figure, title)}</div>{below}</figure>'
+@cache
+def _templates() -> Environment:
+    options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+    templates = Environment(loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, **options)
+    templates.filters["svg"] = svg
+    return templates
 
 
-def svg(figure: Figure, title: str) -> str:
-    """An <svg> element whose pictures are embedded at their own resolution."""
+def svg(figure: Figure, title: str) -> Markup:
+    """An <svg> element whose images are embedded at their own resolution."""
     buffer = io.StringIO()
     with matplotlib.rc_context(SVG_SETTINGS):
         figure.savefig(buffer, format="svg", transparent=True, metadata=NO_METADATA)
     text = buffer.getvalue()
     text = text[text.index("<svg") :].replace(INK, "currentColor").replace(FAINT, "var(--muted)")
-    text = re.sub(r' id="[a-zA-Z0-9.]+_\d+"', "", text)  # figure_1, axes_1 …: the same in every figure, and of no use
+    text = re.sub(r' id="[a-zA-Z0-9.]+_\d+"', "", text)  # figure_1, axes_1 …: unused, and the same in every figure
     text = re.sub(r"<image [^>]*>", _lighter, text)
-    return text.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1)
+    return Markup(text.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1))
 
 
 def _lighter(match: re.Match[str]) -> str:
-    """An <image>: opaque pictures are scaled smoothly and, when heavy, stored as JPEG; maps keep hard patches."""
+    """An <image>: opaque images are scaled smoothly and, when heavy, stored as JPEG; maps keep hard patches."""
     element = match[0]
     data = re.search(r'"data:image/png;base64,([^"]+)"', element)
     assert data is not None, "matplotlib embeds images as PNG"
@@ -92,11 +152,11 @@ def _lighter(match: re.Match[str]) -> str:
         return element.replace(data[0], f'"{_data_uri(_encoded(image.convert("RGB"), "jpeg"), "jpeg")}"')
 
 
-def picture_uri(picture: Tensor) -> str:
+def image_uri(image: Tensor) -> str:
     """[h, w, 3] in 0 … 1 -> a data: address."""
-    image = Image.fromarray((picture.numpy() * 255).round().astype(np.uint8))
-    png = _encoded(image, "png")
-    return _data_uri(png, "png") if len(png) < HEAVY else _data_uri(_encoded(image, "jpeg"), "jpeg")
+    pixels = Image.fromarray((image.numpy() * 255).round().astype(np.uint8))
+    png = _encoded(pixels, "png")
+    return _data_uri(png, "png") if len(png) < HEAVY else _data_uri(_encoded(pixels, "jpeg"), "jpeg")
 
 
 def _encoded(image: Image.Image, form: str) -> bytes:

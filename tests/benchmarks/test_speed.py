@@ -1,4 +1,4 @@
-"""What makes training fast must not change what it computes. No test here looks at a clock."""
+"""What makes training fast must not change what it computes. No test here measures time."""
 
 import subprocess
 import sys
@@ -17,27 +17,27 @@ from openjepa.training import calibrate, setup
 COUNT_FAULTS = """
 import resource, torch
 from openjepa.machine import allocator
-told = allocator.tune("{wanted}")
+is_tuned = allocator.tune("{setting}")
 for _ in range(20):  # aligned blocks leave gaps at first, which later ones fill
-    torch.ones(2**24)  # 64 MiB; up to 32 MiB glibc learns to keep by itself
+    torch.ones(2**24)  # 64 MiB; up to 32 MiB glibc learns by itself not to return
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(20):
     torch.ones(2**24)
-print(told, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(is_tuned, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def faults(wanted: str) -> tuple[bool, int]:
-    """Page faults of making 64 MiB twenty times over, after it has been made before."""
-    command = [sys.executable, "-c", COUNT_FAULTS.format(wanted=wanted)]
-    told, number = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    return told == "True", int(number)
+def faults(setting: str) -> tuple[bool, int]:
+    """Page faults of allocating 64 MiB twenty times, after a warm-up."""
+    command = [sys.executable, "-c", COUNT_FAULTS.format(setting=setting)]
+    is_tuned, number = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return is_tuned == "True", int(number)
 
 
-@pytest.mark.skipif(not allocator.is_glibc(), reason="only glibc can be told to keep memory")
-def test_the_tuned_allocator_keeps_memory_that_the_systems_gives_back() -> None:
-    (is_tuned, tuned), (is_told, plain) = faults("tuned"), faults("system")
-    assert is_tuned and not is_told
+@pytest.mark.skipif(not allocator.is_glibc(), reason="only glibc can be tuned")
+def test_the_tuned_allocator_reuses_memory_that_the_system_one_returns() -> None:
+    (is_tuned, tuned), (is_system_tuned, plain) = faults("tuned"), faults("system")
+    assert is_tuned and not is_system_tuned
     assert tuned < plain / 4, (tuned, plain)
 
 
@@ -52,7 +52,7 @@ def test_a_busy_machine_is_named_before_a_budget_is_spent_on_it() -> None:
     assert "load 5.2 on 2 cores" in calibrate.crowd(5.2, num_cores=2)
 
 
-def test_the_fixed_shapes_are_measured_each_in_its_own_process(monkeypatch) -> None:
+def test_each_fixed_shape_is_measured_in_its_own_process(monkeypatch) -> None:
     monkeypatch.setattr(step, "SHAPES", (("vit-nano/8", 32, 4, "shared"),))
     (row,) = step.shapes(["train.allocator=system"], num_steps=1)
     assert row["predictor"] == "32×2 shared" and row["allocator"] == "system"
@@ -87,11 +87,11 @@ def test_exponents_say_how_fast_a_cost_grows() -> None:
     assert bench_scaling.exponents(points) == [expected]
 
 
-def test_scaling_is_measured_and_drawn(monkeypatch, tmp_path: Path) -> None:
+def test_scaling_is_measured_and_plotted(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setattr(bench_scaling, "SWEEPS", {"batch": [("nano", 8, 2), ("nano", 8, 4)]})
     monkeypatch.setattr(bench_scaling, "REPEATS", 1)
     points = bench_scaling.measure()
     assert [point.value for point in points] == [2, 4]
     assert all(milliseconds > 0 for point in points for milliseconds in point.milliseconds.values())
-    drawn = scaling.figure(bench_scaling.curves(points))
-    assert len(drawn.axes) == 1 and len(drawn.axes[0].lines) == 2 * len(points[0].milliseconds)
+    figure = scaling.figure(bench_scaling.curves(points))
+    assert len(figure.axes) == 1 and len(figure.axes[0].lines) == 2 * len(points[0].milliseconds)

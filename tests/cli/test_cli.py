@@ -154,7 +154,7 @@ BAD_INPUT = {
     "a plan of no price": (["plan", "--price", "nan"], "price nan is not an amount"),
     "a plan of data elsewhere": (
         ["plan", "--set", "data.source=/no/such"],
-        "how many pictures there are with --images",
+        "set the number of images with --images",
     ),
     "a plan of too little data": (["plan", "--images", "100"], "batch size 128 is larger"),
     "a plan in bfloat16 without units": (

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
+from torch.utils.flop_counter import FlopCounterMode
 
 from openjepa.benchmarks import step as bench_step
 from openjepa.core import config as configs
@@ -13,7 +15,7 @@ from openjepa.core import settings
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, Step
 from openjepa.methods import build
-from openjepa.planning import cost, data, published, summary
+from openjepa.planning import cost, published, summary
 from openjepa.planning import gpus as plan_gpus
 from openjepa.planning import memory as plan_memory
 from openjepa.planning.plan import plan
@@ -52,7 +54,7 @@ def test_flops_agree_with_a_count_by_hand() -> None:
     in_and_out = 2 * 64 * 32 * (context + 4 * block)
     assert work.forward["predictor"] == in_and_out + 4 * blocks_by_hand(context + block, dim=32, depth=2)
     trained = work.forward["context_encoder"] + work.forward["predictor"]
-    assert work.backward == 2 * trained - context * embed  # nobody asks for the gradient of pixels
+    assert work.backward == 2 * trained - context * embed  # pixels need no gradient
 
 
 def test_the_target_encoder_keeps_its_work_when_its_blocks_are_averaged() -> None:
@@ -61,10 +63,14 @@ def test_the_target_encoder_keeps_its_work_when_its_blocks_are_averaged() -> Non
     assert averaged.forward == plain.forward
 
 
-def test_flops_agree_with_what_bench_counts_on_a_real_step() -> None:
+def test_flops_agree_with_a_real_step_whose_attention_is_written_out_as_matrix_products() -> None:
     config = small()
-    real = bench_step.StepBench(config, torch.device("cpu")).flops(0) / config.train.batch_size
+    bench = bench_step.StepBench(config, torch.device("cpu"))
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        bench.gradients(0)
+    real = counter.get_total_flops() / config.train.batch_size
     assert counted().flops == real and counted(precision="bfloat16").flops == real
+    assert bench.flops(0) / config.train.batch_size == real, "the benchmark counts fused attention alike"
 
 
 @pytest.mark.parametrize("word", ["model.drop_path=0", "model.checkpoint_activations=true"])
@@ -90,7 +96,7 @@ def _peak(profiler: profile) -> int:
 def test_checkpointing_keeps_less_and_computes_the_encoder_once_more() -> None:
     settings, checkpointed = counted(), counted("model.checkpoint_activations=true")
     assert checkpointed.activations < settings.activations
-    last_layers = 3 * 2 * 16 * 64 * 256  # nobody needs their output again, so torch stops before them
+    last_layers = 3 * 2 * 16 * 64 * 256  # the backward pass does not need their output, so torch stops before them
     assert checkpointed.backward - settings.backward == blocks_by_hand(16, dim=64, depth=3) - last_layers
 
 
@@ -122,7 +128,7 @@ def test_ddp_keeps_everything_everywhere_and_fsdp_shares_it() -> None:
 def test_hours_and_cost_are_work_over_speed() -> None:
     words = {"gpu": "l4", "utilisation": 0.5, "price": 2.0, "num_images": 1003}
     one, four = (plan(small("train.epochs=3"), gpus=gpus, **words) for gpus in (1, 4))
-    seconds = 3 * 1000 * one.work.flops / (0.5 * 121e12)  # 1003 pictures are 125 batches of 8
+    seconds = 3 * 1000 * one.work.flops / (0.5 * 121e12)  # 1003 images are 125 batches of 8
     assert one.hours == pytest.approx(seconds / 3600) and one.cost == pytest.approx(2 * one.hours)
     assert four.hours == pytest.approx(one.hours / 4) and four.cost == pytest.approx(one.cost)
     assert (one.images_at_a_time, four.images_at_a_time) == (8, 2)
@@ -137,8 +143,8 @@ def test_advice_of_a_plan_that_does_not_fit_makes_it_fit(monkeypatch: pytest.Mon
     alone, of_four = plan(small()).ddp, plan(small(), gpus=4).ddp
     memory = (alone.fixed + 0.3 * alone.activations) / plan_memory.GIB / plan_memory.USABLE
     monkeypatch.setitem(plan_gpus.GPUS, "card", plan_gpus.Gpu("card", 1, 1, memory, 1))
-    said = summary.verdict(plan(small(), gpu="card"))
-    assert "train.accumulate=4, or" in said and "--gpus" not in said, "the buckets of DDP would not fit"
+    advice = summary.verdict(plan(small(), gpu="card"))
+    assert "train.accumulate=4, or" in advice and "--gpus" not in advice, "the buckets of DDP would not fit"
     assert summary.verdict(plan(small("train.accumulate=4"), gpu="card")).startswith("fits with DDP")
     memory += (of_four.fixed - alone.fixed) / plan_memory.GIB / plan_memory.USABLE
     monkeypatch.setitem(plan_gpus.GPUS, "card", plan_gpus.Gpu("card", 1, 1, memory, 1))
@@ -156,7 +162,7 @@ def test_gpus_without_bfloat16_units_are_planned_in_float32() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "given", "expected"),
+    ("source", "number", "expected"),
     [
         ("imagenet:/no/such", None, 1_281_167),
         ("/no/such/imagenet22k", None, 14_197_122),
@@ -164,9 +170,9 @@ def test_gpus_without_bfloat16_units_are_planned_in_float32() -> None:
         ("scenes:64", None, 64),
     ],
 )
-def test_the_number_of_pictures_is_given_counted_or_published(source: str, given: int | None, expected: int) -> None:
+def test_the_number_of_images_is_set_counted_or_published(source: str, number: int | None, expected: int) -> None:
     config = small(f"data.source={source}")
-    assert data.num_images(config, given)[0] == expected
+    assert published.num_images(config, number)[0] == expected
 
 
 # Encoder and predictor: FACTS 1.3 and 1.4. At 448 pixels the patches are 16 wide instead of 14: 180 · 1280 more weights.

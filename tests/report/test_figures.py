@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from sklearn.decomposition import PCA
@@ -28,7 +29,7 @@ def panel_image(axes: Axes, layer: int = 0) -> Tensor:
     return torch.as_tensor(np.asarray(axes.images[layer].get_array()))
 
 
-# Pictures and masks
+# Images and masks
 
 
 def test_rgb_undoes_the_normalisation() -> None:
@@ -39,14 +40,14 @@ def test_rgb_undoes_the_normalisation() -> None:
     torch.testing.assert_close(panels.rgb(raw), raw.permute(0, 2, 3, 1) / 255)
 
 
-def test_large_pictures_are_shrunk_to_what_a_panel_shows() -> None:
+def test_large_images_are_shrunk_to_what_a_panel_shows() -> None:
     assert panels.rgb(noise(1, 3, 224, 320)).shape == (1, 112, 160, 3)
 
 
 def test_only_context_and_targets_are_opaque_and_only_targets_are_tinted() -> None:
-    drawn = Masks(torch.tensor([[0, 1]]), torch.tensor([[[10, 11], [11, 12]]]))
+    blocks = Masks(torch.tensor([[0, 1]]), torch.tensor([[[10, 11], [11, 12]]]))
     images = torch.full((1, 3, 32, 32), 128, dtype=torch.uint8)
-    figure = masks.figure(images, drawn, GRID)
+    figure = masks.figure(images, blocks, GRID)
     shown = panel_image(figure.axes[1])[::SIDE, ::SIDE].flatten(0, 1)  # [N, 4], one pixel of each patch
     used = torch.zeros(64, dtype=torch.bool)
     used[[0, 1, 10, 11, 12]] = True
@@ -129,10 +130,10 @@ def test_colours_do_not_depend_on_the_sign_of_a_direction() -> None:
     torch.testing.assert_close(pca.components(again)[:4], pca.components(tokens), atol=1e-3, rtol=1e-3)
 
 
-def test_without_places_tokens_that_are_mere_position_vanish() -> None:
-    places = noise(9, 6)
-    tokens = places.expand(4, -1, -1)
-    assert pca.without_places(tokens, tokens.mean(dim=0)).abs().max() < 1e-6
+def test_tokens_that_encode_only_the_position_vanish_without_positions() -> None:
+    positions = noise(9, 6)
+    tokens = positions.expand(4, -1, -1)
+    assert pca.without_positions(tokens, tokens.mean(dim=0)).abs().max() < 1e-6
 
 
 def test_the_pca_figure_has_a_row_for_each_set_of_tokens() -> None:
@@ -156,7 +157,7 @@ def shifted(images: Tensor, masks: Masks) -> Tensor:
     return hand_made_targets(images, masks) + 10
 
 
-class MeanOfPlace:
+class MeanOfPosition:
     def __init__(self, means: Tensor) -> None:
         self.means = means
 
@@ -164,75 +165,85 @@ class MeanOfPlace:
         return self.means[masks.targets]
 
 
-def skill_of(predict: object, images: Tensor, means: Tensor, error: predictions.Error) -> predictions.Skill:
-    model = PredictiveModel(GRID, MultiBlock(), predict, hand_made_targets, error)  # type: ignore[arg-type]
+def skill_of(predict: object, images: Tensor, means: Tensor, distance: predictions.Distance) -> predictions.Skill:
+    model = PredictiveModel(GRID, MultiBlock(), predict, hand_made_targets, distance)  # type: ignore[arg-type]
     return predictions.prediction_skill(model, images, means, num_draws=40, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("error", [predictions.squared, predictions.smooth_l1])
-def test_skill_is_one_when_perfect_zero_for_the_mean_of_the_place_and_negative_beyond(error: predictions.Error) -> None:
+@pytest.mark.parametrize("distance", [F.mse_loss, F.smooth_l1_loss])
+def test_skill_is_one_when_perfect_zero_for_the_mean_of_the_position_and_negative_beyond(
+    distance: predictions.Distance,
+) -> None:
     images = noise(6, 3, 32, 32)
     means = tokens_of(images).mean(dim=0)
-    perfect = skill_of(hand_made_targets, images, means, error)
-    mean = skill_of(MeanOfPlace(means), images, means, error)
+    perfect = skill_of(hand_made_targets, images, means, distance)
+    mean = skill_of(MeanOfPosition(means), images, means, distance)
     assert perfect.by_patch.shape == (6, 64) and not perfect.by_patch.isnan().any()
     assert (perfect.by_patch == 1).all() and perfect.overall == 1
     assert mean.by_patch.abs().max() < 1e-6 and mean.overall == pytest.approx(0, abs=1e-6)
-    assert skill_of(shifted, images, means, error).by_patch.max() < 0
+    assert skill_of(shifted, images, means, distance).by_patch.max() < 0
+
+
+@pytest.mark.parametrize("distance", [F.mse_loss, F.smooth_l1_loss])
+def test_errors_of_single_patches_are_those_of_the_loss(distance: predictions.Distance) -> None:
+    model = PredictiveModel(GRID, MultiBlock(), hand_made_targets, hand_made_targets, distance)
+    ours, theirs = noise(2, 3, 4, 5), noise(2, 3, 4, 5, seed=1)
+    expected = distance(ours, theirs, reduction="none").mean(dim=3)  # type: ignore[call-arg]
+    torch.testing.assert_close(model.errors(ours, theirs), expected)
 
 
 def test_a_patch_that_never_was_a_target_has_no_skill() -> None:
     images = noise(2, 3, 32, 32)
-    model = PredictiveModel(GRID, MultiBlock(), hand_made_targets, hand_made_targets)
+    model = PredictiveModel(GRID, MultiBlock(), hand_made_targets, hand_made_targets, F.mse_loss)
     means = tokens_of(images).mean(dim=0)
     skill = predictions.prediction_skill(model, images, means, num_draws=1, generator=torch.Generator().manual_seed(0))
-    drawn = MultiBlock()(2, GRID, torch.Generator().manual_seed(0))
-    for row, targets in zip(skill.by_patch, drawn.targets, strict=True):
+    masks = MultiBlock()(2, GRID, torch.Generator().manual_seed(0))
+    for row, targets in zip(skill.by_patch, masks.targets, strict=True):
         assert set(row.isfinite().nonzero().flatten().tolist()) == set(targets.flatten().tolist())
     assert skill.overall == 1
     predictions.figure(images, skill, GRID)
 
 
-def test_place_means_are_the_means_of_the_targets_drawn() -> None:
+def test_position_means_are_the_means_of_the_drawn_targets() -> None:
     images = noise(5, 3, 32, 32)
-    model = PredictiveModel(GRID, MultiBlock(), hand_made_targets, hand_made_targets)
-    means = predictions.place_means(model, images, num_draws=3, generator=torch.Generator().manual_seed(0))
+    model = PredictiveModel(GRID, MultiBlock(), hand_made_targets, hand_made_targets, F.mse_loss)
+    means = predictions.position_means(model, images, num_draws=3, generator=torch.Generator().manual_seed(0))
     generator = torch.Generator().manual_seed(0)
     seen: dict[int, list[Tensor]] = {}
     for _ in range(3):
-        drawn = MultiBlock()(5, GRID, generator)
-        for image, targets in zip(tokens_of(images), drawn.targets, strict=True):
-            for place in targets.flatten().tolist():
-                seen.setdefault(place, []).append(image[place])
-    for place in range(64):
-        expected = torch.stack(seen[place]).mean(dim=0) if place in seen else torch.full((48,), torch.nan)
-        torch.testing.assert_close(means[place], expected, equal_nan=True)
+        masks = MultiBlock()(5, GRID, generator)
+        for image, targets in zip(tokens_of(images), masks.targets, strict=True):
+            for patch in targets.flatten().tolist():
+                seen.setdefault(patch, []).append(image[patch])
+    for patch in range(64):
+        expected = torch.stack(seen[patch]).mean(dim=0) if patch in seen else torch.full((48,), torch.nan)
+        torch.testing.assert_close(means[patch], expected, equal_nan=True)
 
 
 # Imagination
 
 
 def test_overlapping_blocks_are_averaged_on_the_grid() -> None:
-    drawn = Masks(torch.zeros(1, 0, dtype=torch.long), torch.tensor([[[0, 1], [1, 2]]]))
+    blocks = Masks(torch.zeros(1, 0, dtype=torch.long), torch.tensor([[[0, 1], [1, 2]]]))
     values = torch.tensor([[[[1.0], [2.0]], [[4.0], [5.0]]]])  # [1, 2, 2, 1]
     expected = torch.tensor([[[1.0], [3.0], [5.0], [torch.nan]]])
-    torch.testing.assert_close(lookup.on_grid(values, drawn, 4), expected, equal_nan=True)
+    torch.testing.assert_close(lookup.on_grid(values, blocks, 4), expected, equal_nan=True)
 
 
-def test_a_perfect_predictor_imagines_the_picture_when_the_pool_holds_it() -> None:
+def test_a_perfect_predictor_imagines_the_image_when_the_pool_holds_it() -> None:
     images, others = noise(2, 3, 32, 32), noise(3, 3, 32, 32, seed=1)
-    model = PredictiveModel(GRID, MultiBlock(), hand_made_targets, hand_made_targets)
+    model = PredictiveModel(GRID, MultiBlock(), hand_made_targets, hand_made_targets, F.mse_loss)
     pool = lookup.pool_of(model, torch.cat([others, images]))
     imagined = imagination.imagine(model, images, pool, generator=torch.Generator().manual_seed(0), k=2)
     assert torch.equal(imagination.collage(imagined, imagined.predicted), images)
-    asked = imagined.predicted[..., 0] >= 0
-    own = (3 + torch.arange(2))[:, None] * 64 + torch.arange(64)  # images stand behind the three others
-    assert torch.equal(imagined.predicted[..., 0][asked], own[asked])
+    is_target = imagined.predicted[..., 0] >= 0
+    own = (3 + torch.arange(2))[:, None] * 64 + torch.arange(64)  # the images come after the three others
+    assert torch.equal(imagined.predicted[..., 0][is_target], own[is_target])
 
 
-def test_only_patches_that_were_asked_for_are_replaced() -> None:
+def test_only_target_patches_are_replaced() -> None:
     images, others = noise(2, 3, 32, 32), noise(3, 3, 32, 32, seed=1)
-    model = PredictiveModel(GRID, MultiBlock(), hand_made_targets, hand_made_targets)
+    model = PredictiveModel(GRID, MultiBlock(), hand_made_targets, hand_made_targets, F.mse_loss)
     pool = lookup.pool_of(model, others)
     imagined = imagination.imagine(model, images, pool, generator=torch.Generator().manual_seed(0))
     is_changed = (tokens_of(imagination.collage(imagined, imagined.predicted)) != tokens_of(images)).any(dim=2)
@@ -253,7 +264,7 @@ def test_a_window_is_the_patch_with_its_surroundings() -> None:
 # Neighbours and curves
 
 
-def test_nearest_neighbours_are_sorted_by_cosine_and_never_oneself() -> None:
+def test_nearest_neighbours_are_sorted_by_cosine_and_never_contain_the_query() -> None:
     angles = torch.tensor([0.0, 0.1, 0.3, 3.0])
     vectors = torch.stack([angles.cos(), angles.sin()], dim=1) * torch.tensor([[1.0], [9.0], [2.0], [5.0]])
     assert neighbours.nearest(vectors, torch.tensor([0, 2]), k=3).tolist() == [[1, 2, 3], [1, 0, 3]]

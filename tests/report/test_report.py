@@ -1,4 +1,4 @@
-"""The report of a tiny run: one file that opens anywhere, tells the truth, and survives what is missing."""
+"""The report of a tiny run: one file that opens anywhere, is correct, and survives missing files."""
 
 import base64
 import json
@@ -18,9 +18,22 @@ from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, LossOutput, Step
 from openjepa.models.sizes import SIZES
 from openjepa.models.vit import VisionTransformer
-from openjepa.report import attention_widget, scores, write
-from openjepa.report import images as report_figures
+from openjepa.report import attention_widget, captions, scores, sections, write
 from openjepa.report import record as report_record
+from openjepa.report.figures import curves
+from openjepa.report.page import (
+    AttentionWidget,
+    Cell,
+    Fold,
+    Page,
+    Paragraph,
+    Plot,
+    Section,
+    Table,
+    Tiles,
+    render,
+    render_section,
+)
 from openjepa.runs.directory import RunFolder, write_json
 
 SECTIONS = ("scores", "training", "masks", "attention", "pca", "predictions", "neighbours", "config")
@@ -42,7 +55,7 @@ SCORES = [
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread() -> Iterator[None]:
-    """Tensors are tiny here: more threads would only wait for each other, seconds long on a busy machine."""
+    """Tensors are tiny here: more threads would only wait for each other, for seconds on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -71,7 +84,7 @@ def page(run: Path) -> str:
 
 @pytest.fixture
 def moved(run: Path, tmp_path: Path) -> Path:
-    """A copy of the run whose pictures are gone; quick to report on."""
+    """A copy of the run whose images are gone; quick to report on."""
     copied = tmp_path / "copied"
     shutil.copytree(run, copied, ignore=shutil.ignore_patterns("report.html", "checkpoints"))
     config = (copied / "config.yaml").read_text(encoding="utf-8")
@@ -101,6 +114,30 @@ def test_text_from_outside_is_escaped(page: str) -> None:
     assert "&lt;b&gt;bold &amp; co" in page
 
 
+def test_every_part_of_a_page_escapes_hostile_text() -> None:
+    bad = "</script><img src=x onerror=alert(1)>\"'&"
+    figure = curves.figure([{"step": 1, "wall": 0.1, bad: 1.0}])
+    parts = [
+        Paragraph(bad, bad),
+        Table([bad], [[bad], [Cell(bad, bad, bad)]], bad),
+        Plot(figure, bad, bad),
+        Fold(bad, [bad], bad),
+        Tiles([(bad, bad, bad)], [(bad, bad)]),
+        AttentionWidget({"images": [bad], bad: bad}),
+    ]
+    page = Page(kind=bad, title=bad, headline=parts, sections=[Section(bad, bad, parts)], command=bad)
+    text = render(page)
+    assert "<img" not in text and "onerror=alert(1)>" not in text
+    assert text.count("<script") == text.count("</script>") == 2 * 2, "of two widgets, their data and their code"
+    assert text.count("&lt;/script&gt;&lt;img") > 20
+    for tag in re.findall(r"<[a-z][^<>]*>", text):  # no attribute ends early
+        assert "onerror" not in re.sub(r'"[^"]*"', "", tag), tag
+
+
+def test_a_caption_escapes_the_values_in_it() -> None:
+    assert "<b>&lt;i&gt;</b>" in captions.VERDICT.format(kind="<i>", since="", text="")
+
+
 def test_ids_are_unique(page: str) -> None:
     svg_ids = re.findall(r' id="([^"]+)"', page)
     shared = {name for name in svg_ids if svg_ids.count(name) > 1}
@@ -113,20 +150,19 @@ def test_a_run_without_evaluation_says_how_to_evaluate(page: str) -> None:
 
 
 def test_a_run_gives_the_same_figures_every_time(run: Path, page: str) -> None:
-    study = _study(run)
-    section = report_figures.predictions_section(study)
-    assert section is not None and section.body in page
+    section = sections.predictions_section(_inputs(run))
+    assert section is not None and render_section(section) in page
 
 
 def test_the_embedded_attention_is_the_encoders(run: Path, page: str) -> None:
-    found = re.search(r'<script type="application/json" id="attention-data">(.*?)</script>', page, re.S)
-    assert found is not None
-    weights, peaks = decode(found[1])
-    study = _study(run)
-    images = study.shown.images[: len(weights)]
-    assert weights.shape == (8, 3, 2, 16, 16)  # pictures, blocks, heads, queries, keys
+    script = re.search(r'<script type="application/json" id="attention-data">(.*?)</script>', page, re.S)
+    assert script is not None
+    weights, peaks = decode(script[1])
+    inputs = _inputs(run)
+    images = inputs.shown.images[: len(weights)]
+    assert weights.shape == (8, 3, 2, 16, 16)  # images, blocks, heads, queries, keys
     for block in range(3):
-        true = study.encoder.attention(images, block)
+        true = inputs.encoder.attention(images, block)
         torch.testing.assert_close(peaks[:, block], true.amax(dim=3))
         assert ((weights[:, block] - true).abs() <= peaks[:, block, ..., None] / 255).all()
 
@@ -135,7 +171,7 @@ def decode(text: str) -> tuple[Tensor, Tensor]:
     """What the script of the page does: weights [B, blocks, heads, N, N] and peaks [B, blocks, heads, N]."""
     stored = json.loads(text)
     num_patches = stored["grid"][0] * stored["grid"][1]
-    shape = (len(stored["pictures"]), len(stored["blocks"]), stored["heads"], num_patches)
+    shape = (len(stored["images"]), len(stored["blocks"]), stored["heads"], num_patches)
     peaks = torch.tensor(np.frombuffer(base64.b64decode(stored["peaks"]), "<f4")).reshape(shape)
     shares = torch.tensor(np.frombuffer(base64.b64decode(stored["weights"]), np.uint8)).reshape(*shape, num_patches)
     return shares / 255 * peaks[..., None], peaks
@@ -151,30 +187,32 @@ def test_the_widget_keeps_to_its_limit(size: str, patch_size: int, side: int) ->
     assert (size == "huge") == (num_images == 0)
 
 
-def test_scores_stand_beside_their_floors(moved: Path) -> None:
+def test_scores_are_shown_beside_their_baselines(moved: Path) -> None:
     write_json(moved / "evals" / "t.json", SCORES)
     text = write.write(moved).read_text(encoding="utf-8")
     assert "t&lt;1&gt;" in text and "t<1>" not in text
-    assert '<td>20.0% <span class="note">15.0–25.0</span></td><td>35.0%' in text and "<td><b>50.0%" in text
+    assert (
+        '<td>20.0% <span class="note">15.0–25.0</span></td><td>35.0%' in text and '<td><span class="best">50.0%' in text
+    )
     assert '<span class="up">+15.0</span>' in text
-    assert "1 of 1" in text and "4,000 training and 400 test pictures" in text
-    assert "Beware: 3 test pictures occur in the training data" in text
+    assert "1 of 1" in text and "4,000 training and 400 test images" in text
+    assert "Warning: 3 test images are also in the training data" in text
 
 
 def test_a_score_below_random_is_marked(moved: Path) -> None:
     worse = [{**row, "accuracy": 0.3} if row["representation"] == "trained" else row for row in SCORES]
     write_json(moved / "evals" / "t.json", worse)
-    section = scores.section(report_record.read(RunFolder(moved)))
-    assert "<b>35.0%" in section.body and '<span class="down">−5.0</span>' in section.body
+    text = render_section(scores.section(report_record.read(RunFolder(moved))))
+    assert '<span class="best">35.0%' in text and '<span class="down">−5.0</span>' in text
 
 
-def test_missing_pictures_are_said_not_hidden(moved: Path) -> None:
+def test_the_report_says_that_images_are_missing(moved: Path) -> None:
     text = write.write(moved).read_text(encoding="utf-8")
     assert "the data of this run cannot be opened" in text and "/no/such/&lt;folder&gt;" in text
     assert '<section id="training">' in text and '<section id="masks">' not in text
 
 
-def test_broken_pictures_are_counted_and_the_first_are_named(moved: Path) -> None:
+def test_broken_images_are_counted_and_the_first_are_named(moved: Path) -> None:
     rows = [{"path": f"{number}<x>.jpg", "reason": "truncated"} for number in range(12)]
     (moved / "broken.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     text = write.write(moved).read_text(encoding="utf-8")
@@ -189,7 +227,7 @@ def test_a_method_without_a_predictor_gets_a_report_too(
     shutil.copytree(run, copied)
     method = Plain(openjepa.load(run).encoder)
     monkeypatch.setattr(write, "load", lambda _: method)
-    monkeypatch.setattr(write, "PICTURE_SECTIONS", (report_figures.masks_section, report_figures.predictions_section))
+    monkeypatch.setattr(write, "IMAGE_SECTIONS", (sections.masks_section, sections.predictions_section))
     text = write.write(copied).read_text(encoding="utf-8")
     assert '<section id="masks">' not in text and '<section id="predictions">' not in text
     assert '<section id="config">' in text
@@ -220,21 +258,22 @@ def test_an_unreadable_evaluation_is_named(moved: Path) -> None:
         write.write(moved)
 
 
-def test_few_pictures_leave_out_what_needs_many(run: Path) -> None:
-    study = _study(run)
-    few = report_figures.Study(study.method, study.encoder, _first(study.shown, 5))
-    section = report_figures.predictions_section(few)
-    assert section is not None and "too few" in section.body
-    assert "place removed" not in report_figures.pca_section(few).body
-    assert "Of 5 pictures" in report_figures.neighbours_section(few).body
+def test_few_images_leave_out_what_needs_many(run: Path) -> None:
+    inputs = _inputs(run)
+    few = sections.Inputs(inputs.method, inputs.encoder, _first(inputs.shown, 5))
+    section = sections.predictions_section(few)
+    assert section is not None and "too few" in render_section(section)
+    assert "position removed" not in render_section(sections.pca_section(few))
+    assert "position removed" in render_section(sections.pca_section(inputs))
+    assert "nearest of 5 images" in render_section(sections.neighbours_section(few))
 
 
-def _study(run: Path) -> report_figures.Study:
+def _inputs(run: Path) -> sections.Inputs:
     method = openjepa.load(run)
     assert isinstance(method.encoder, VisionTransformer)
     record = report_record.read(RunFolder(run))
-    shown = report_record.pictures(record.config, report_figures.num_pictures(method.encoder))
-    return report_figures.Study(method, method.encoder, shown)
+    shown = report_record.pictures(record.config, sections.num_images(method.encoder))
+    return sections.Inputs(method, method.encoder, shown)
 
 
 def _first(shown: report_record.Shown, count: int) -> report_record.Shown:

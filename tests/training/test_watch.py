@@ -14,7 +14,7 @@ from openjepa.core.contracts import View, monitors
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, LossOutput, Step
 from openjepa.methods.ijepa import IJEPA
-from openjepa.report import overview
+from openjepa.report import overview, page
 from openjepa.report import record as report_record
 from openjepa.training import resume, verdict
 from openjepa.training.history import History
@@ -280,9 +280,9 @@ def test_watch_and_monitors_may_differ_on_resume() -> None:
 def test_the_report_shows_the_verdict_and_what_came_before(tmp_path) -> None:
     folder = report_record.RunFolder(tmp_path)
     record = report_record.Record(folder, configs.load({}), {}, rows(looks=30, token_rank=2), [], [])
-    body = overview.training(record).body
+    body = page.render_section(overview.training(record))
     assert '<p class="warning"><b>Collapsing</b>, since step' in body and "from 20.0 to 2.0" in body
-    assert "What the watch said before" in body and "watch out: directions in use" in body
+    assert "Earlier verdicts of the watch" in body and "watch out: directions in use" in body
 
 
 def test_the_list_of_runs_has_the_verdict(tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""Where a patch looks: the attention of one query patch to the whole picture, head by head.
+"""Which patches a patch attends to: the attention of one query patch to the whole image, head by head.
 
 There is no class token, so a map needs a query; averaging over all queries would hide what single patches do.
 """
@@ -14,17 +14,17 @@ from openjepa.nn.patches import patchify
 from openjepa.report.figures import panels
 from openjepa.report.figures.style import HEAT
 
-DARKENED = 0.7  # brightness of the grey picture under the heat
-EVEN = 4  # so attention that is spread evenly over the picture looks dark, not all bright
+DARKENED = 0.7  # brightness of the grey image under the heat
+EVEN = 4  # so that attention spread evenly over the image looks dark, not all bright
 STRONGEST = 0.9  # opacity of the largest weight; no weight is transparent
 
 
 def figure(images: Tensor, weights: Tensor, queries: Tensor, grid: Grid) -> Figure:
-    """[B, 3, h, w], [B, heads, N, N], [B, Q]: a row for each query, the picture with the query framed, then each head.
+    """[B, 3, h, w], [B, heads, N, N], [B, Q]: a row for each query: the image with the query framed, then each head.
 
-    Every panel has its own scale: heads differ in sharpness, and the shape is what one wants to see.
+    Every panel has its own scale: heads differ in sharpness, and the shape matters more.
     """
-    pictures = panels.rgb(images)
+    shown = panels.rgb(images)  # [B, h, w, 3]
     maps = query_maps(weights, queries, grid)  # [B, Q, heads, gh, gw]
     num_images, num_queries, num_heads = maps.shape[:3]
     titles = ["query", *(f"head {head + 1}" for head in range(num_heads))]
@@ -32,14 +32,14 @@ def figure(images: Tensor, weights: Tensor, queries: Tensor, grid: Grid) -> Figu
         num_images * num_queries, 1 + num_heads, aspect=images.shape[2] / images.shape[3], titles=titles, largest=1.2
     )
     for row, panel_row in enumerate(axes):
-        image, query = divmod(row, num_queries)
-        picture, patch = pictures[image], int(queries[image, query])
-        panels.show(panel_row[0], picture)
-        for panel, heat in zip(panel_row[1:], maps[image, query], strict=True):
-            panels.show_grey(panel, picture, strength=DARKENED)
-            panels.lay_over(panel, heat_colours(heat), picture)
+        index, query = divmod(row, num_queries)
+        image, patch = shown[index], int(queries[index, query])
+        panels.show(panel_row[0], image)
+        for panel, heat in zip(panel_row[1:], maps[index, query], strict=True):
+            panels.show_grey(panel, image, strength=DARKENED)
+            panels.lay_over(panel, heat_colours(heat), image)
         for panel in panel_row:
-            panels.frame(panel, patch, grid, picture)
+            panels.frame(panel, patch, grid, image)
     return sheet
 
 
@@ -56,6 +56,6 @@ def heat_colours(heat: Tensor) -> Tensor:
 
 
 def busy_and_plain(images: Tensor, patch_size: int) -> Tensor:
-    """[B, 3, h, w] -> [B, 2]: the patch of each picture with the most detail in it, and the one with the least."""
+    """[B, 3, h, w] -> [B, 2]: the patch of each image with the most detail, and the one with the least."""
     detail = patchify(images, patch_size).std(dim=2).cpu()  # [B, N]
     return torch.stack([detail.argmax(dim=1), detail.argmin(dim=1)], dim=1)

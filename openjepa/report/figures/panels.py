@@ -1,4 +1,4 @@
-"""Sheets of pictures: rows and columns of panels, with maps of patches over them. Coordinates are pixels."""
+"""Sheets of images: rows and columns of panels, with maps of patches over them. Coordinates are pixels."""
 
 import itertools
 from collections.abc import Sequence
@@ -19,16 +19,16 @@ from openjepa.report.figures.style import INK, TEXT
 WIDTH = 10.0  # inches of a full sheet
 GAP = 0.07  # between panels
 LABELS, TITLES = 1.15, 0.3  # room at the left and at the top
-LARGEST_SIDE = 160  # pixels: more would not be seen in a panel and would make a report of large pictures heavy
+LARGEST_SIDE = 160  # pixels: a panel shows no more, and larger images would make a report heavy
 
 
 def rgb(images: Tensor) -> Tensor:
     """[B, 3, h, w], normalised or uint8 -> [B, h, w, 3] in 0 … 1, shrunk to what a panel can show."""
-    pictures = images.float() / 255 if images.dtype == torch.uint8 else _denormalised(images)
+    colours = images.float() / 255 if images.dtype == torch.uint8 else _denormalised(images)
     shrink = LARGEST_SIDE / max(images.shape[2:])
     if shrink < 1:
-        pictures = F.interpolate(pictures, scale_factor=shrink, mode="area", recompute_scale_factor=True)
-    return pictures.permute(0, 2, 3, 1).cpu()
+        colours = F.interpolate(colours, scale_factor=shrink, mode="area", recompute_scale_factor=True)
+    return colours.permute(0, 2, 3, 1).cpu()
 
 
 def _denormalised(images: Tensor) -> Tensor:
@@ -54,8 +54,8 @@ def sheet(
     figure = Figure(figsize=(width, height))
     axes: list[list[Axes]] = [[] for _ in range(rows)]
     for row, column in itertools.product(range(rows), range(columns)):
-        place = (left + column * step_x, height - top - (row + 1) * step_y + GAP, side, side * aspect)
-        axes[row].append(_panel(figure, place))
+        box = (left + column * step_x, height - top - (row + 1) * step_y + GAP, side, side * aspect)
+        axes[row].append(_panel(figure, box))
     for row, label in enumerate(labels):
         panel = axes[row][0]
         panel.text(-0.09, 0.5, label, transform=panel.transAxes, ha="right", va="center", color=INK, fontsize=TEXT)
@@ -64,27 +64,27 @@ def sheet(
     return figure, axes
 
 
-def _panel(figure: Figure, place: tuple[float, float, float, float]) -> Axes:
-    """`place` is left, bottom, width and height in inches."""
+def _panel(figure: Figure, box: tuple[float, float, float, float]) -> Axes:
+    """`box` is left, bottom, width and height in inches."""
     width, height = figure.get_size_inches()
-    axes = figure.add_axes((place[0] / width, place[1] / height, place[2] / width, place[3] / height))
+    axes = figure.add_axes((box[0] / width, box[1] / height, box[2] / width, box[3] / height))
     axes.set_axis_off()
     return axes
 
 
-def show(axes: Axes, picture: Tensor) -> None:
+def show(axes: Axes, image: Tensor) -> None:
     """[h, w, 3] or [h, w, 4] in 0 … 1"""
-    axes.imshow(picture.numpy(), extent=_extent(picture), interpolation="none", aspect="equal")
+    axes.imshow(image.numpy(), extent=_extent(image), interpolation="none", aspect="equal")
 
 
-def show_grey(axes: Axes, picture: Tensor, *, strength: float = 1.0) -> None:
-    """[h, w, 3]: without colours, so that those of a map can be read on top of it."""
-    show(axes, (picture.mean(dim=2, keepdim=True) * strength).expand_as(picture))
+def show_grey(axes: Axes, image: Tensor, *, strength: float = 1.0) -> None:
+    """[h, w, 3]: without colours, so that the colours of a map on top can be read."""
+    show(axes, (image.mean(dim=2, keepdim=True) * strength).expand_as(image))
 
 
-def lay_over(axes: Axes, colours: Tensor, picture: Tensor) -> None:
+def lay_over(axes: Axes, colours: Tensor, image: Tensor) -> None:
     """[gh, gw, 4]: each colour over its patch."""
-    axes.imshow(colours.numpy(), extent=_extent(picture), interpolation="none", aspect="equal")
+    axes.imshow(colours.numpy(), extent=_extent(image), interpolation="none", aspect="equal")
 
 
 def coloured(values: Tensor, scale: ScalarMappable, alpha: Tensor) -> Tensor:
@@ -93,18 +93,18 @@ def coloured(values: Tensor, scale: ScalarMappable, alpha: Tensor) -> Tensor:
     return torch.cat([colours[..., :3], alpha[..., None]], dim=2)
 
 
-def frame(axes: Axes, patch: int, grid: Grid, picture: Tensor, *, colour: str = "white", width: float = 1.6) -> None:
-    """A line around one patch, dark below so that it shows on any picture."""
-    height, breadth = picture.shape[0] / grid.height, picture.shape[1] / grid.width
+def frame(axes: Axes, patch: int, grid: Grid, image: Tensor, *, colour: str = "white", width: float = 1.6) -> None:
+    """A line around one patch, dark below so that it shows on any image."""
+    height, breadth = image.shape[0] / grid.height, image.shape[1] / grid.width
     corner = (patch % grid.width * breadth, patch // grid.width * height)
     for edge, thickness in (("black", 2.2 * width), (colour, width)):
         axes.add_patch(Rectangle(corner, breadth, height, fill=False, edgecolor=edge, linewidth=thickness))
 
 
-def outline(axes: Axes, inside: Tensor, picture: Tensor, *, colour: str, width: float = 1.8) -> None:
+def outline(axes: Axes, inside: Tensor, image: Tensor, *, colour: str, width: float = 1.8) -> None:
     """[gh, gw] bool: a line around a set of patches of any shape."""
     padded = F.pad(inside.int(), (1, 1, 1, 1))
-    height, breadth = picture.shape[0] / inside.shape[0], picture.shape[1] / inside.shape[1]
+    height, breadth = image.shape[0] / inside.shape[0], image.shape[1] / inside.shape[1]
     across = (padded.diff(dim=0)[:, 1:-1] != 0).nonzero()  # edges above row r, over column c
     along = (padded.diff(dim=1)[1:-1] != 0).nonzero()  # edges left of column c, beside row r
     lines = [((c * breadth, r * height), ((c + 1) * breadth, r * height)) for r, c in across.tolist()]
@@ -120,5 +120,5 @@ def outline(axes: Axes, inside: Tensor, picture: Tensor, *, colour: str, width: 
         )
 
 
-def _extent(picture: Tensor) -> tuple[float, float, float, float]:
-    return (0.0, float(picture.shape[1]), float(picture.shape[0]), 0.0)
+def _extent(image: Tensor) -> tuple[float, float, float, float]:
+    return (0.0, float(image.shape[1]), float(image.shape[0]), 0.0)

@@ -12,11 +12,11 @@ Curve = Mapping[str, Sequence[float]]  # part -> milliseconds at each size
 
 
 def figure(sweeps: Mapping[str, tuple[Sequence[float], Curve]]) -> Figure:
-    """A panel for each thing that grows: (its sizes, the milliseconds of each part)."""
+    """A panel for each quantity that grows: (its sizes, the milliseconds of each part)."""
     figure = Figure(figsize=(WIDTH, HEIGHT))
     figure.subplots_adjust(left=0.06, right=0.99, top=0.84, bottom=0.16, wspace=0.25)
-    for place, (name, (sizes, curves)) in enumerate(sweeps.items()):
-        axes = figure.add_subplot(1, len(sweeps), place + 1)
+    for index, (name, (sizes, curves)) in enumerate(sweeps.items()):
+        axes = figure.add_subplot(1, len(sweeps), index + 1)
         chart(axes, f"Cost against {name}", "milliseconds; dotted: linear")
         for (part, milliseconds), colour in zip(curves.items(), TINTS, strict=False):
             axes.plot(sizes, milliseconds, color=colour, linewidth=1.4, marker="o", markersize=3, label=part)
@@ -26,6 +26,6 @@ def figure(sweeps: Mapping[str, tuple[Sequence[float], Curve]]) -> Figure:
         axes.set_xticks(list(sizes), [f"{size:g}" for size in sizes])
         axes.minorticks_off()
         axes.set_xlabel(name, color=INK, fontsize=SMALL)
-        if place == 0:
+        if index == 0:
             axes.legend(fontsize=SMALL, frameon=False, labelcolor=INK)
     return figure

@@ -5,7 +5,15 @@ from matplotlib.axes import Axes
 INK = "#24292f"  # text and axes; the report turns it into the page's own text colour
 FAINT = "#8c959f"  # grid lines and notes
 BLUE, ORANGE = "#2f81c7", "#d9822b"
-TINTS = ("#e69f00", "#56b4e9", "#009e73", "#cc79a7", "#d55e00", "#f0e442", "#0072b2")  # Okabe and Ito, for any eyes
+TINTS = (
+    "#e69f00",
+    "#56b4e9",
+    "#009e73",
+    "#cc79a7",
+    "#d55e00",
+    "#f0e442",
+    "#0072b2",
+)  # Okabe and Ito: also for colour-blind readers
 HEAT = "inferno"  # a weight from none to the largest
 BALANCE = "RdBu"  # red below zero, blue above
 TEXT, SMALL = 9.0, 7.5  # points

@@ -18,4 +18,4 @@ def images(number: int = 4, side: int = 32, seed: int = 1) -> torch.Tensor:
 
 
 def step(index: int = 3, size: int = 4) -> Step:
-    return Step(index, 10, seed=5, batch_size=size, rows=slice(0, size))
+    return Step(index=index, total=10, seed=5, batch_size=size, rows=slice(0, size))

@@ -67,7 +67,7 @@ def test_the_documented_method_learns(part, tiny_encoder) -> None:
     batch = Batch(torch.randn(4, 3, 32, 32), torch.arange(4))
     losses = []
     for index in range(20):
-        loss = method(batch, Step(index, 20, 0, 4, slice(0, 4))).loss
+        loss = method(batch, Step(index=index, total=20, seed=0, batch_size=4, rows=slice(0, 4))).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -102,7 +102,16 @@ def test_the_documented_task_opens_class_folders(part, tmp_path: Path) -> None:
 def test_the_documented_monitor_yields_names_and_numbers(part, tiny_encoder) -> None:
     from openjepa.methods.ijepa import IJEPA
 
-    view = contracts.View(Step(0, 1, 0, 1, slice(0, 1)), IJEPA(tiny_encoder), None, 0.0, 0.0, 0.0, 1.0, 0.0)
+    view = contracts.View(
+        step=Step(index=0, total=1, seed=0, batch_size=1, rows=slice(0, 1)),
+        method=IJEPA(tiny_encoder),
+        output=None,
+        gradient_norm=0.0,
+        lr=0.0,
+        weight_decay=0.0,
+        step_seconds=1.0,
+        wait_seconds=0.0,
+    )
     ((name, value),) = part(**schema.resolve(part, {"every": "1 epoch"}, where="monitors"))(view)
     assert name == "weights/norm" and value > 0
 

@@ -6,7 +6,7 @@ key, value, output and one number a row), masks are drawn for real, and a ViT-G 
 
 import statistics
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -75,15 +75,16 @@ def count(config: Config, *, num_images: int, precision: Literal["float32", "bfl
 
 def _typical_step(method: Method, batch: Batch, config: Config) -> Step:
     """Of the first steps the one whose number of patches in masks is nearest to their mean."""
-    total = len(batch.images)
+    rows = slice(0, len(batch.images))
+    few = Step(index=0, total=10**6, seed=config.seed, batch_size=len(batch.images), rows=rows)
     draw = getattr(method, "masks", None)
     index = 0
     if draw is not None:
         # Drawn for a few images, which is fast; block sizes are a step's first draws and the same for any number.
-        masks = [draw(Step(i, 10**6, config.seed, total, slice(0, total))) for i in range(MASK_DRAWS)]
+        masks = [draw(replace(few, index=i)) for i in range(MASK_DRAWS)]
         lengths = [drawn.context.numel() + drawn.targets.numel() for drawn in masks]
         index = min(range(MASK_DRAWS), key=lambda i: abs(lengths[i] - statistics.mean(lengths)))
-    return Step(index, 10**6, config.seed, config.train.batch_size, slice(0, total))
+    return replace(few, index=index, batch_size=config.train.batch_size)
 
 
 def _by_network(method: Method, counter: FlopCounterMode) -> dict[str, float]:

@@ -32,7 +32,7 @@ def batch(method: Method, number: int = 8) -> Batch:
 
 
 def step(index: int = 0, total: int = 30) -> Step:
-    return Step(index, total, seed=3, batch_size=8, rows=slice(0, 8))
+    return Step(index=index, total=total, seed=3, batch_size=8, rows=slice(0, 8))
 
 
 def train(method: Method, num_steps: int) -> list[float]:

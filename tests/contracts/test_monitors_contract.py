@@ -14,14 +14,14 @@ NAMES = monitors.names()
 
 def view(encoder) -> View:
     method = IJEPA(encoder)
-    step = Step(5, 100, seed=0, batch_size=8, rows=slice(0, 8))
+    step = Step(index=5, total=100, seed=0, batch_size=8, rows=slice(0, 8))
     batch = Batch(torch.randn(8, 3, 32, 32), torch.arange(8))
     output = method(batch, step)
     output.loss.backward()
     return View(
-        step,
-        method,
-        output,
+        step=step,
+        method=method,
+        output=output,
         gradient_norm=0.5,
         lr=1e-3,
         weight_decay=0.04,

@@ -19,7 +19,7 @@ from openjepa.nn.positions import sincos
 
 
 def step(index: int = 0, batch_size: int = 4, rows: slice | None = None) -> Step:
-    return Step(index, 100, seed=7, batch_size=batch_size, rows=rows or slice(0, batch_size))
+    return Step(index=index, total=100, seed=7, batch_size=batch_size, rows=rows or slice(0, batch_size))
 
 
 def batch(batch_size: int = 4) -> Batch:

@@ -147,7 +147,7 @@ def test_teachers_follow_with_the_published_momentum(
     method, used = methods[name](encoder(name)), []
     monkeypatch.setattr(ema, "follow", lambda copy, original, momentum: used.append(momentum))
     for index in (0, 5, 10):
-        method.after_update(Step(index, 10, seed=0, batch_size=4, rows=slice(0, 4)))
+        method.after_update(Step(index=index, total=10, seed=0, batch_size=4, rows=slice(0, 4)))
     assert sorted({round(momentum, 6) for momentum in used}) == pytest.approx(expected)
 
 

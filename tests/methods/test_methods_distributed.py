@@ -25,7 +25,7 @@ def trained(name: str, rows: slice) -> dict[str, torch.Tensor]:
     whole = batch(method, SIZE)
     part = Batch(whole.images[rows], whole.index[rows], tuple(view[rows] for view in whole.views))
     for index in range(STEPS):
-        step = Step(index, 30, seed=3, batch_size=SIZE, rows=rows)
+        step = Step(index=index, total=30, seed=3, batch_size=SIZE, rows=rows)
         loss = wrapped(part, step).loss
         optimizer.zero_grad()
         loss.backward()

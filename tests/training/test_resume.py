@@ -79,7 +79,7 @@ def test_every_method_continues_bit_for_bit(
     whole = pretrain(settings, tmp_path / "whole")
     with monkeypatch.context() as patch:
         clip = loop._clip
-        patch.setattr(loop, "_clip", lambda training, index: clip(training, index) if index < 3 else 1 / 0)
+        patch.setattr(loop, "_clip", lambda *arguments: clip(*arguments) if arguments[2] < 3 else 1 / 0)
         with pytest.raises(ZeroDivisionError):
             pretrain(settings, tmp_path / "cut")
     cut = pretrain(settings, tmp_path / "cut", resumes=True)
@@ -174,7 +174,7 @@ def test_a_truncated_newest_checkpoint_is_named_and_the_one_before_is_used_with_
     again = runner.command(*runner.words(pictures, run), "--resume")
     assert again.returncode == 0, again.stderr
     assert "step-00000010 is damaged: weights.safetensors has" in again.stderr
-    assert "continuing from the newest intact checkpoint, step-00000009" in again.stderr
+    assert "resuming from the newest intact checkpoint, step-00000009" in again.stderr
     assert losses(run) == losses(whole)
 
 

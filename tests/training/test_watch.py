@@ -16,10 +16,13 @@ from openjepa.core.types import Batch, LossOutput, Step
 from openjepa.methods.ijepa import IJEPA
 from openjepa.report import overview
 from openjepa.report import record as report_record
+from openjepa.runs.provenance import Provenance
 from openjepa.training import resume, verdict
 from openjepa.training.history import History
 from openjepa.training.monitors import collapse, prediction
 from openjepa.training.watch import Watch, check
+
+STEP = Step(index=0, total=10, seed=0, batch_size=4, rows=slice(0, 4))
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -97,8 +100,8 @@ def test_the_same_answer_for_every_picture_has_no_spread() -> None:
 
 def test_gradients_of_the_parts_make_up_the_whole(tiny_encoder) -> None:
     method = IJEPA(tiny_encoder)
-    step, batch = Step(0, 10, 0, 4, slice(0, 4)), Batch(draw(4, 3, 32, 32), torch.arange(4))
-    method(batch, step).loss.backward()
+    batch = Batch(draw(4, 3, 32, 32), torch.arange(4))
+    method(batch, STEP).loss.backward()
     values = dict(monitors["gradients"]()(view(method, LossOutput(torch.zeros(())), batch)))
     total = math.hypot(*(p.grad.norm().item() for p in method.parameters() if p.grad is not None))
     assert math.hypot(values["gradients/context_encoder"], values["gradients/predictor"]) == pytest.approx(
@@ -121,7 +124,17 @@ def test_broken_weights_are_left_to_the_loop(tiny_encoder) -> None:
 
 
 def view(method: IJEPA, output: LossOutput, batch: Batch | None) -> View:
-    return View(Step(0, 10, 0, 4, slice(0, 4)), method, output, 0.0, 0.0, 0.0, 1.0, 0.0, batch)
+    return View(
+        step=STEP,
+        method=method,
+        output=output,
+        gradient_norm=0.0,
+        lr=0.0,
+        weight_decay=0.0,
+        step_seconds=1.0,
+        wait_seconds=0.0,
+        batch=batch,
+    )
 
 
 # words
@@ -279,7 +292,7 @@ def test_watch_and_monitors_may_differ_on_resume() -> None:
 
 def test_the_report_shows_the_verdict_and_what_came_before(tmp_path) -> None:
     folder = report_record.RunFolder(tmp_path)
-    record = report_record.Record(folder, configs.load({}), {}, rows(looks=30, token_rank=2), [], [])
+    record = report_record.Record(folder, configs.load({}), Provenance(), rows(looks=30, token_rank=2), [], [])
     body = overview.training(record).body
     assert '<p class="warning"><b>Collapsing</b>, since step' in body and "from 20.0 to 2.0" in body
     assert "What the watch said before" in body and "watch out: directions in use" in body

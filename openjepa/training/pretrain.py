@@ -1,4 +1,4 @@
-"""The door of training: which settings, which data, may it start? run.py tells what follows."""
+"""Before a run: which settings, which data, may it start? The run itself is in run.py."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -55,7 +55,7 @@ def _pretrain(config: Config, folder: RunFolder, resumes: bool, device: torch.de
     precision = devices.resolve_precision(config.train.precision, device)
     if device.type == "cpu":
         allocator.tune(config.train.allocator)
-    distributed.barrier()  # every process has looked at the folder before rank 0 writes into it
+    distributed.barrier()  # every process has checked the folder before rank 0 writes into it
     batches.check_data(config, source)
     method = build.method(config).to(device)
     setup.check_watchers(config, method.encoder)

@@ -1,4 +1,4 @@
-"""One run, told in order: start → restore → train → finish. Whether it may start is decided in pretrain.py.
+"""One run in order: start → restore → train → finish. Whether it may start is decided in pretrain.py.
 
 Every process of a distributed run comes through here; only rank 0 writes files and has a watch.
 """
@@ -45,6 +45,7 @@ def run(
     is_new: bool,
 ) -> Result:
     """Trains `method` to the end of the run, or to a requested stop."""
+    console.notice(f"{folder.path}: {config.method['name']}, {config.model.name}, {config.data.source}")
     images = build.pictures(config, source, method.augmentations, console.track)
     loader = build.loader(config, images, device, method.augmentations)
     minutes = config.train.minutes

@@ -24,7 +24,7 @@ SETTINGS = [
 
 
 def make_pictures(folder: Path, number: int = 24) -> Path:
-    """PNG pictures of different sizes, so that decoding, canvas and crops all have work to do."""
+    """PNG images of different sizes, so that decoding and cropping both have work to do."""
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
     for index in range(number):
@@ -84,17 +84,17 @@ def main() -> None:
 
 def _set_trap(kind: str, number: int) -> None:
     from openjepa.runs import checkpoint
-    from openjepa.training import loop, outputs
+    from openjepa.training import loop, run
 
-    place = {
-        "step": (loop, "_step", lambda training, index, *_: index == number),
-        "backward": (loop, "_clip", lambda training, index: index == number),
+    traps = {
+        "step": (loop, "_step", lambda parts, settings, index, *_: index == number),
+        "backward": (loop, "_clip", lambda parts, settings, index: index == number),
         "weights": (checkpoint.torch, "save", lambda state, *_: state["step"] == number),
         "state": (checkpoint, "_write_manifest", lambda folder, step: step == number),
-        "finish": (outputs, "write_weights", lambda folder, method, config, step: step == number),
+        "finish": (run.TrainingRun, "write_weights", lambda training, step: step == number),
         "rename": (checkpoint.os, "replace", lambda old, new: str(new).endswith(f"step-{number:08d}")),
     }
-    module, name, is_the_moment = place[kind]
+    module, name, is_the_moment = traps[kind]
     original = getattr(module, name)
 
     def trapped(*arguments, **options):

@@ -166,7 +166,7 @@ class StepBench:
 
     def _step(self, index: int) -> Step:
         size = self.config.train.batch_size
-        return Step(index, 1_000_000, self.config.seed, size, slice(0, size))
+        return Step(index=index, total=1_000_000, seed=self.config.seed, batch_size=size, rows=slice(0, size))
 
 
 def _matmul_flops_per_second(chosen: torch.device) -> float:

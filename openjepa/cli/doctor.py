@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ def examine() -> dict[str, Any]:
     chosen = device.choose()
     return {
         "versions": {name: provenance.version(name) for name in provenance.PACKAGES},
-        "machine": provenance.machine(),
+        "machine": asdict(provenance.machine()),
         "memory": {"free GiB": round(_free_gib(), 1)},
         "device": str(chosen),
         "precision": {

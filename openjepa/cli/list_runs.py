@@ -1,15 +1,15 @@
 """A line for each run below a folder: what, how far, how good."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from openjepa.core import config as configs
 from openjepa.core import settings
 from openjepa.core.errors import BadInput
-from openjepa.runs import metrics
+from openjepa.runs import metrics, provenance
 from openjepa.runs import scores as score
 from openjepa.runs.directory import RunFolder
+from openjepa.runs.provenance import Provenance
 from openjepa.training import verdict
 
 PROBES = ("linear", "logistic", "knn")  # the one that is shown, where there are several: the paper's first
@@ -24,7 +24,7 @@ def list_runs(folder: Path) -> list[dict[str, Any]]:
 
 
 def _started(run: RunFolder) -> str:
-    return str(_provenance(run).get("started", ""))
+    return _provenance(run).started
 
 
 def _row(run: RunFolder) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def _row(run: RunFolder) -> dict[str, Any]:
     _, losses = metrics.series(rows, "train/loss")
     return {
         "run": str(run.path),
-        "status": _provenance(run).get("status", "unknown"),
+        "status": _provenance(run).status or "unknown",
         "method": config.method["name"],
         "model": config.model.name,
         "data": config.data.source,
@@ -68,8 +68,8 @@ def _preference(row: dict[str, Any]) -> int:
     return PROBES.index(row["probe"]) if row["probe"] in PROBES else len(PROBES)
 
 
-def _provenance(run: RunFolder) -> dict[str, Any]:
+def _provenance(run: RunFolder) -> Provenance:
     try:
-        return json.loads(run.provenance.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
+        return provenance.read(run)
+    except BadInput:
+        return Provenance()

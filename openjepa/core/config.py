@@ -1,7 +1,7 @@
 """The whole configuration as typed sections; an unknown key is an error with a hint.
 
-A YAML file on top of these defaults, dotted words (`optim.lr=1e-3`) on top of that. The `method` and `monitors` sections
-are checked against the constructors of the parts they name, see core/options.py.
+A YAML file overrides these defaults; dotted overrides (`optim.lr=1e-3`) come last. The constructors of the named parts
+check the `method` and `monitors` sections, see core/schema.py.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ def _rising(limits: tuple[float, float]) -> tuple[float, float]:
 
 def _above_zero(duration: Duration) -> Duration:
     if duration.amount <= 0:
-        raise ValueError(f'"{duration}" is no time at all; use 1 or more steps')
+        raise ValueError(f'"{duration}" must be at least 1 step')
     return duration
 
 
@@ -39,7 +39,7 @@ class DataConfig(Section):
     flip: bool = False  # I-JEPA uses no flips
     workers: Annotated[int, Field(ge=0)] = 2
     max_broken: Share = 0.01
-    cache: Literal["auto", "memory", "disk", "none"] = "auto"  # of decoded pictures, see docs/data.md
+    cache: Literal["auto", "memory", "disk", "none"] = "auto"  # of decoded images, see docs/data.md
 
     @property
     def height_width(self) -> tuple[int, int]:
@@ -72,15 +72,16 @@ class TrainConfig(Section):
     minutes: Annotated[float, Field(gt=0)] | None = None
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False
-    allocator: Literal["tuned", "system"] = "tuned"  # tuned: freed memory is kept, see engine/allocator.py
+    allocator: Literal["tuned", "system"] = "tuned"  # tuned: reuse freed memory, see machine/allocator.py
     checkpoint_every: Annotated[DurationField, AfterValidator(_above_zero)] = Duration(5, "percent")
-    keep: Positive = 2
+    keep: Positive = 2  # checkpoints
 
     @model_validator(mode="after")
     def _one_length(self) -> "TrainConfig":
-        given = [name for name in ("epochs", "steps", "minutes") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} are both given; keep one of epochs, steps and minutes")
+        lengths = {"epochs": self.epochs, "steps": self.steps, "minutes": self.minutes}
+        names = [name for name, value in lengths.items() if value is not None]
+        if len(names) > 1:
+            raise ValueError(f"{' and '.join(names)} are both set; use only one of epochs, steps and minutes")
         if self.batch_size % self.accumulate:
             raise ValueError(f"batch_size {self.batch_size} is not a multiple of accumulate {self.accumulate}")
         return self
@@ -95,36 +96,36 @@ class Config(Section):
     seed: Annotated[int, Field(ge=0)] = 0
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
-    method: Annotated[dict[str, Any], BeforeValidator(lambda given: _with_name(given))] = {}
+    method: Annotated[dict[str, Any], BeforeValidator(lambda section: _with_name(section))] = {}
     optim: OptimConfig = OptimConfig()
     train: TrainConfig = TrainConfig()
     monitors: Annotated[
-        dict[str, dict[str, Any] | Literal[False]], BeforeValidator(lambda given: _with_default_monitors(given))
+        dict[str, dict[str, Any] | Literal[False]], BeforeValidator(lambda section: _with_default_monitors(section))
     ] = {}
-    # What to do about a run that goes wrong: say so, say so and end it, or nothing.
-    watch: Annotated[Literal["warn", "stop", "off"], BeforeValidator(lambda given: _as_word(given))] = "warn"
+    # When a run collapses or diverges: print a warning, stop it as well, or do nothing.
+    watch: Annotated[Literal["warn", "stop", "off"], BeforeValidator(lambda word: _as_word(word))] = "warn"
 
 
-def _with_name(given: Any) -> Any:
-    """A method section that only changes an option speaks of the default method."""
-    return {"name": DEFAULT_METHOD, **given} if isinstance(given, Mapping) else given
+def _with_name(section: Any) -> Any:
+    """A method section without a name is about the default method."""
+    return {"name": DEFAULT_METHOD, **section} if isinstance(section, Mapping) else section
 
 
-def _as_word(given: Any) -> Any:
+def _as_word(word: Any) -> Any:
     """YAML reads a bare `off` as false."""
-    return "off" if given is False else given
+    return "off" if word is False else word
 
 
-def _with_default_monitors(given: Any) -> Any:
-    """Monitors are added to the default ones; `collapse: off` leaves one out."""
-    if not isinstance(given, Mapping):
-        return given
-    merged = {**dict.fromkeys(DEFAULT_MONITORS), **given}
+def _with_default_monitors(section: Any) -> Any:
+    """Adds the default monitors; `collapse: off` switches one off."""
+    if not isinstance(section, Mapping):
+        return section
+    merged = {**dict.fromkeys(DEFAULT_MONITORS), **section}
     return {name: {} if value is None else value for name, value in merged.items()}
 
 
 def load(values: Mapping[str, Any], overrides: Iterable[str] = (), words: Mapping[str, Any] | None = None) -> Config:
-    """Plain values, then words by dotted path as they are, then `a.b=c` overrides; checked."""
+    """Plain values, then `words` by dotted path, then `a.b=c` overrides; validated."""
     merged = settings.copied(values)
     for path, value in (words or {}).items():
         settings.put(merged, path, value)

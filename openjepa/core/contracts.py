@@ -93,7 +93,7 @@ class Probe(ABC):
         return {}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class View:
     """What a monitor may look at after a step; it changes nothing."""
 

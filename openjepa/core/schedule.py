@@ -1,4 +1,4 @@
-"""Schedules as functions of progress in [0, 1]; nothing about them needs saving. Shapes: I-JEPA's published settings."""
+"""Schedules as functions of progress in [0, 1]; they have no state to save. Shapes: I-JEPA's published settings."""
 
 import math
 

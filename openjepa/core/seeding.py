@@ -1,4 +1,4 @@
-"""Randomness as a function: (seed, purpose, index) -> generator. Nothing about it needs saving."""
+"""Randomness as a function: (seed, purpose, index) -> generator. There is no state to save."""
 
 import hashlib
 

@@ -89,7 +89,7 @@ class Batch:
     views: tuple[Tensor, ...] = ()  # [B, 3, h, w] each, one for each of the method's augmentations
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Step:
     """One step of training. Every draw is a function of (seed, purpose, step, index in the global batch)."""
 

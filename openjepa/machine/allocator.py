@@ -1,8 +1,8 @@
-"""Memory that stays: glibc gives large blocks back to the system at once, and every fresh page must be cleared again.
+"""Makes glibc reuse freed memory. By default it returns large blocks to the system, which must clear every new page.
 
 A training step allocates and frees the same gigabytes again and again. With glibc's defaults a step of vit-tiny/4, batch
-128, meets 256,000 page faults, a tenth of its processor time in the kernel (docs/log.md, 2026-11-16). Told to keep freed memory and
-not to map large blocks one by one, it meets almost none. The price: the process keeps its largest size until it ends.
+128, has 256,000 page faults and spends a tenth of its processor time in the kernel (docs/log.md, 2026-11-16). With these
+settings it has almost none. The price: the process never shrinks.
 """
 
 import ctypes
@@ -13,18 +13,18 @@ Allocator = Literal["tuned", "system"]
 # The names and numbers of malloc.h.
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
 NEVER = 2**31 - 1
-PAD = 64 * 2**20  # ask the system for this much more each time, so that it is asked seldom
+PAD = 64 * 2**20  # request this much more from the system each time, so that requests are rare
 
 
-def tune(wanted: Allocator) -> bool:
-    """Tells glibc to keep freed memory, once and for all for this process; True if it was there to be told."""
-    if wanted == "system" or not is_glibc():
+def tune(allocator: Allocator) -> bool:
+    """Makes glibc hold on to freed memory for the rest of this process; False if the C library is not glibc."""
+    if allocator == "system" or not is_glibc():
         return False
     mallopt = ctypes.CDLL(None).mallopt
-    answers = [mallopt(M_TRIM_THRESHOLD, NEVER), mallopt(M_TOP_PAD, PAD), mallopt(M_MMAP_MAX, 0)]
-    return all(answer == 1 for answer in answers)
+    results = [mallopt(M_TRIM_THRESHOLD, NEVER), mallopt(M_TOP_PAD, PAD), mallopt(M_MMAP_MAX, 0)]
+    return all(result == 1 for result in results)
 
 
 def is_glibc() -> bool:
-    """musl, macOS and Windows have allocators of their own, which know no mallopt."""
+    """musl, macOS and Windows have other allocators, without mallopt."""
     return platform.libc_ver()[0] == "glibc"

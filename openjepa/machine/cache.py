@@ -1,9 +1,9 @@
-"""Tensors that could be computed again, kept on disk under the hash of everything they were computed from.
+"""The disk cache: tensors that could be recomputed, stored under the hash of everything they were computed from.
 
-A key may have a file beside its tensors that is too large to be written or read at once: see `beside`.
+A key may also have one large file beside its tensors, for data that does not fit into memory: see `beside`.
 
-OPENJEPA_CACHE says where (a folder, or `off`; else ~/.cache/openjepa), OPENJEPA_CACHE_GB how much may lie there (else 10).
-What has not been used for longest goes first. A file that cannot be read is as good as none.
+OPENJEPA_CACHE is the folder, or `off` (default ~/.cache/openjepa); OPENJEPA_CACHE_GB is the size limit (default 10).
+The cache deletes the least recently used keys first, and treats an unreadable file as missing.
 """
 
 import hashlib
@@ -20,22 +20,22 @@ from torch import Tensor
 from openjepa.core.errors import BadInput
 
 DEFAULT_GB = 10.0
-TENSORS, LARGE = "safetensors", "bytes"  # how files are called behind the dot
-PATIENCE = 24 * 3600.0  # seconds after which a half-written file belongs to a process that died
+TENSORS, LARGE = "safetensors", "bytes"  # file suffixes
+PATIENCE = 24 * 3600.0  # seconds; a partial file older than this belongs to a dead process
 
 
 def folder() -> Path | None:
-    """Where the cache lies; None when it is switched off."""
-    given = os.environ.get("OPENJEPA_CACHE", "")
-    if given.lower() == "off":
+    """The cache folder; None when the cache is off."""
+    setting = os.environ.get("OPENJEPA_CACHE", "")
+    if setting.lower() == "off":
         return None
-    if given:
-        return Path(given).expanduser()
+    if setting:
+        return Path(setting).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser() / "openjepa"
 
 
 def key(*parts: str) -> str:
-    """A name for what these words describe; another word, another name."""
+    """A hash of these texts; other texts give another key."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(f"{len(part)}:{part}".encode())
@@ -43,7 +43,7 @@ def key(*parts: str) -> str:
 
 
 def load(name: str) -> dict[str, Tensor] | None:
-    """What was stored under a key, or None."""
+    """The tensors of a key, or None."""
     path = _path(name)
     if path is None or not path.exists():
         return None
@@ -55,20 +55,20 @@ def load(name: str) -> dict[str, Tensor] | None:
         with suppress(OSError):
             path.unlink(missing_ok=True)
         return None
-    with suppress(OSError):  # a cache that may only be read is a cache all the same
+    with suppress(OSError):  # a read-only cache still works
         os.utime(path)  # used just now
     return tensors
 
 
 def store(name: str, tensors: dict[str, Tensor]) -> bool:
-    """Whether it could be kept: a full or read-only disk is no reason to lose the work that was done."""
+    """Returns whether it worked: a full or read-only disk must not cost the work that was done."""
     path = _path(name)
     if path is None:
         return False
     unfinished = half_written(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file({word: tensor.contiguous() for word, tensor in tensors.items()}, unfinished)
+        save_file({entry: tensor.contiguous() for entry, tensor in tensors.items()}, unfinished)
         os.replace(unfinished, path)
         _shrink(path.parent, keep=name)
     except (OSError, SafetensorError):
@@ -79,20 +79,20 @@ def store(name: str, tensors: dict[str, Tensor]) -> bool:
 
 
 def beside(name: str) -> Path | None:
-    """Where the large file of a key lies; it counts once the key's tensors are stored, and goes with them."""
+    """The path of the large file of a key; valid once the key's tensors are stored, and deleted with them."""
     return _path(name, LARGE)
 
 
 def half_written(path: Path) -> Path:
-    """Where this process writes what will be renamed to `path` when it is whole; left by a killed process, it goes after a day."""
+    """The file that this process writes and then renames to `path`; what a killed process leaves is deleted after a day."""
     return path.with_name(f".{path.name}.{os.getpid()}")
 
 
 def make_room(num_bytes: float) -> None:
-    """Deletes what has not been used for longest until so much more is within the limit."""
-    place = folder()
-    if place is not None:
-        _shrink(place, keep="", room=num_bytes)
+    """Deletes the least recently used keys until `num_bytes` more are within the limit."""
+    root = folder()
+    if root is not None:
+        _shrink(root, keep="", room=num_bytes)
 
 
 def limit() -> float:
@@ -105,38 +105,38 @@ def limit() -> float:
 
 
 def _path(name: str, suffix: str = TENSORS) -> Path | None:
-    place = folder()
-    return None if place is None else place / f"{name}.{suffix}"
+    root = folder()
+    return None if root is None else root / f"{name}.{suffix}"
 
 
-def _shrink(place: Path, *, keep: str, room: float = 0.0) -> None:
-    """Deletes what has not been used for longest until the rest is within the limit, and what killed processes left."""
-    for path in [*place.glob(f".*.{TENSORS}.*"), *place.glob(f".*.{LARGE}.*")]:
-        with suppress(OSError):  # another process may have been quicker
+def _shrink(root: Path, *, keep: str, room: float = 0.0) -> None:
+    """Deletes the least recently used keys until the rest is within the limit, and what killed processes left."""
+    for path in [*root.glob(f".*.{TENSORS}.*"), *root.glob(f".*.{LARGE}.*")]:
+        with suppress(OSError):  # another process may have deleted it already
             if time.time() - path.stat().st_mtime > PATIENCE:
                 path.unlink()
-    held = _held(place)
-    total = room + sum(size for _, size, _ in held)
-    for _, size, name in sorted(held):
+    entries = _entries(root)
+    total = room + sum(size for _, size, _ in entries)
+    for _, size, name in sorted(entries):
         if total > limit() and name != keep:
             total -= size
-            _delete(place, name)
+            _delete(root, name)
 
 
-def _held(place: Path) -> list[tuple[float, int, str]]:
-    """(last used, bytes, name) of every key; what belongs to one key lives and goes together."""
+def _entries(root: Path) -> list[tuple[float, int, str]]:
+    """(last used, bytes, name) of every key, its large file included."""
     used: dict[str, float] = defaultdict(float)
     sizes: dict[str, int] = defaultdict(int)
-    for path in [*place.glob(f"[!.]*.{TENSORS}"), *place.glob(f"[!.]*.{LARGE}")]:
+    for path in [*root.glob(f"[!.]*.{TENSORS}"), *root.glob(f"[!.]*.{LARGE}")]:
         with suppress(OSError):
-            found = path.stat()
-            used[path.stem] = max(used[path.stem], found.st_mtime)
-            sizes[path.stem] += found.st_size
+            stat = path.stat()
+            used[path.stem] = max(used[path.stem], stat.st_mtime)
+            sizes[path.stem] += stat.st_size
     return [(used[name], sizes[name], name) for name in used]
 
 
-def _delete(place: Path, name: str) -> None:
-    """The tensors first: without them, what lies beside does not count."""
+def _delete(root: Path, name: str) -> None:
+    """The tensors first: without them the large file is not valid."""
     for suffix in (TENSORS, LARGE):
         with suppress(OSError):
-            (place / f"{name}.{suffix}").unlink(missing_ok=True)
+            (root / f"{name}.{suffix}").unlink(missing_ok=True)

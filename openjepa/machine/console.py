@@ -1,4 +1,4 @@
-"""What a person sees while work goes on: a progress bar on a terminal, plain lines elsewhere, nothing on other ranks.
+"""Progress on the screen: a bar on a terminal, plain lines elsewhere, nothing from other ranks.
 
 All of it goes to stderr; stdout is for results, so that `--json` output can be piped.
 """
@@ -21,22 +21,31 @@ out = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def notice(text: str) -> None:
-    """One line for the person, from rank 0."""
+    """Prints one line, on rank 0."""
     if distributed.is_main():
         out.print(text, markup=False)
 
 
-def track(items: Iterable[T], words: str, total: int) -> Iterator[T]:
-    """The items, with a bar while they are worked on."""
+def track(items: Iterable[T], label: str, total: int) -> Iterator[T]:
+    """Yields the items and shows how many are done."""
     if not (out.is_terminal and distributed.is_main()):
-        notice(f"{words} …")
-        yield from items
+        yield from _track_in_lines(items, label, total)
         return
     with _bar() as bar:
-        task = bar.add_task(words, total=total, values="")
+        task = bar.add_task(label, total=total, values="")
         for item in items:
             yield item
             bar.advance(task)
+
+
+def _track_in_lines(items: Iterable[T], label: str, total: int) -> Iterator[T]:
+    notice(f"{label} …")
+    last_line = time.perf_counter()
+    for done, item in enumerate(items, start=1):
+        yield item
+        if time.perf_counter() - last_line >= LINE_SECONDS:
+            last_line = time.perf_counter()
+            notice(f"{label}: {done}/{total}")
 
 
 class TrainingProgress:
@@ -47,13 +56,15 @@ class TrainingProgress:
         self.began = time.perf_counter()
         self.last_line = -LINE_SECONDS
         self.values: dict[str, float] = {}
-        self.state = ""  # a word when something is wrong
+        self.state = ""  # one word when the watch has a warning
         self.bar = _bar() if out.is_terminal and distributed.is_main() else None
 
     def __enter__(self) -> "TrainingProgress":
         if self.bar is not None:
             self.bar.start()
             self.task = self.bar.add_task("training", total=self.total, completed=self.start, values="")
+        else:
+            notice(f"training: {self.total - self.start} steps …")
         return self
 
     def __exit__(

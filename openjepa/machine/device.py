@@ -55,7 +55,7 @@ def probe_bfloat16(device: str, safe_isa: bool = False) -> str | None:
             timeout=PROBE_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        return f"no answer within {PROBE_SECONDS} s"
+        return f"no result within {PROBE_SECONDS} s"
     if done.returncode == 0:
         return None
     if done.returncode < 0:
@@ -63,14 +63,14 @@ def probe_bfloat16(device: str, safe_isa: bool = False) -> str | None:
     return (done.stderr.strip().splitlines() or ["unknown error"])[-1]
 
 
-def resolve_precision(wanted: Precision, device: torch.device) -> Literal["float32", "bfloat16"]:
+def resolve_precision(request: Precision, device: torch.device) -> Literal["float32", "bfloat16"]:
     """`auto`: float32 on a CPU (where bfloat16 is seldom faster), bfloat16 on a GPU on which it works."""
-    if wanted == "float32" or (wanted == "auto" and device.type == "cpu"):
+    if request == "float32" or (request == "auto" and device.type == "cpu"):
         return "float32"
     problem = probe_bfloat16(device.type)
     if problem is None:
         return "bfloat16"
-    if wanted == "auto":
+    if request == "auto":
         return "float32"
     if device.type == "cpu" and probe_bfloat16(device.type, safe_isa=True) is None:
         os.environ.update(SAFE_ISA)
@@ -79,12 +79,12 @@ def resolve_precision(wanted: Precision, device: torch.device) -> Literal["float
 
 
 def autocast(precision: Literal["float32", "bfloat16"], device: torch.device) -> Any:
-    """A context in which matrix products run in the given precision."""
+    """A context in which matrix products run in this precision."""
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
 def peak_memory(device: torch.device) -> int:
-    """The most MiB that this process, or on a GPU its tensors, have needed so far; 0 where nobody counts."""
+    """The peak MiB of this process, or on a GPU of its tensors; 0 on systems that do not report it."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated() // 2**20
     if resource is None:

@@ -15,7 +15,7 @@ TIMEOUT = timedelta(minutes=30)  # rank 0 may be busy with a report while the ot
 
 
 def start(device: torch.device) -> None:
-    """Joins the process group that torchrun announced; nothing without torchrun."""
+    """Joins torchrun's process group; does nothing without torchrun."""
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ and not dist.is_initialized():
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
 
@@ -38,7 +38,7 @@ def is_main() -> bool:
 
 
 def wrap(method: nn.Module) -> nn.Module:
-    """Gradients are averaged over processes; buffers are kept equal by the methods themselves."""
+    """Gradients are averaged over processes; the methods themselves synchronise their buffers."""
     if not dist.is_initialized():
         return method
     with warnings.catch_warnings():  # torch 2.13 has a new name for it, which older ones do not know
@@ -57,7 +57,7 @@ def concatenate(value: Tensor) -> Tensor:
 
 
 class _Mean(torch.autograd.Function):
-    """DistributedDataParallel averages the gradients of all processes' losses; seen like that, a mean's gradient is a mean."""
+    """DistributedDataParallel averages the gradients of all processes' losses; so the gradient of a mean is a mean."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class _Mean(torch.autograd.Function):
 
 
 class _Concatenate(torch.autograd.Function):
-    """And the gradient of a row is the sum of what all processes want of it."""
+    """And the gradient of a row is the sum of the gradients from all processes."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor) -> Tensor:

@@ -7,5 +7,5 @@ from torch import Tensor
 
 
 def full_precision(value: Tensor) -> AbstractContextManager[None]:
-    """float32 stays float32 in here, also inside a run's autocast: for losses and statistics, on the device of `value`."""
+    """Switches autocast off on the device of `value`: losses and statistics stay float32."""
     return torch.autocast(value.device.type, enabled=False)

@@ -1,7 +1,7 @@
-"""How long work says how far it is."""
+"""The type of a function that shows progress; rooms that cannot import the console receive one."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
-Track = Callable[[Iterable[T], str, int], Iterable[T]]  # draws a progress bar: items, words, how many
+Track = Callable[[Iterable[T], str, int], Iterable[T]]  # shows a progress bar: items, label, total

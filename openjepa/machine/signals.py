@@ -1,4 +1,4 @@
-"""A clean stop on SIGTERM and Ctrl-C: finish the step, save, leave. A second signal leaves at once."""
+"""A clean stop on SIGTERM and Ctrl-C: finish the step, save, exit. A second signal exits at once."""
 
 import signal
 import threading
@@ -9,7 +9,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stop:
-    """`with Stop() as stop:` … `if stop.is_requested`. Handlers are put back at the end."""
+    """`with Stop() as stop:` … `if stop.is_requested`. It restores the earlier handlers at the end."""
 
     def __init__(self) -> None:
         self.is_requested = False

@@ -8,7 +8,7 @@ seconds and next to no memory. `flops` counts a step on real tensors.
 import statistics
 import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -89,14 +89,15 @@ def _counter() -> FlopCounterMode:
 
 def _typical_step(method: Method, batch: Batch, config: Config) -> Step:
     """The one of the first steps whose masks have a number of patches nearest to the mean."""
-    total = len(batch.images)
+    rows = slice(0, len(batch.images))
+    few = Step(index=0, total=10**6, seed=config.seed, batch_size=len(batch.images), rows=rows)
     index = 0
     if isinstance(method, DrawsMasks):
         # For a few images, which is fast: a step draws block sizes first, so they are the same for any number of images.
-        draws = [method.masks(Step(i, 10**6, config.seed, total, slice(0, total))) for i in range(MASK_DRAWS)]
+        draws = [method.masks(replace(few, index=i)) for i in range(MASK_DRAWS)]
         lengths = [masks.context.numel() + masks.targets.numel() for masks in draws]
         index = min(range(MASK_DRAWS), key=lambda i: abs(lengths[i] - statistics.mean(lengths)))
-    return Step(index, 10**6, config.seed, config.train.batch_size, slice(0, total))
+    return replace(few, index=index, batch_size=config.train.batch_size)
 
 
 def _by_network(method: Method, counter: FlopCounterMode) -> dict[str, float]:

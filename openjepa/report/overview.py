@@ -39,23 +39,22 @@ def _time_tile(record: Record) -> tuple[str, str, str]:
 
 def _facts(record: Record) -> list[tuple[str, str]]:
     source = record.provenance
-    machine, versions = source.get("machine", {}), source.get("versions", {})
-    gpus = ", ".join(machine.get("gpus", []))
-    cores = f"{machine.get('processor', '')}, {machine.get('cores', '?')} cores" if machine else ""
+    machine, gpus = source.machine, ", ".join(source.machine.gpus)
+    cores = f"{machine.processor}, {machine.cores} cores" if machine.cores is not None else ""
     masks = record.config.method.get("masks", {})
     return [
-        ("Command", str(source.get("command") or "")),
-        ("Commit", str(source.get("commit") or "not under version control")),
+        ("Command", source.command),
+        ("Commit", source.commit or "not under version control"),
         ("Status", _status(record)),
         ("Masks", str(masks.get("name", "")) if isinstance(masks, Mapping) else ""),
-        ("Machine", " · ".join(part for part in (gpus, cores, str(source.get("precision") or "")) if part)),
-        ("Versions", " · ".join(f"{name} {version}" for name, version in versions.items() if version)),
-        ("Data fingerprint", str(source.get("data", {}).get("fingerprint") or "")),
+        ("Machine", " · ".join(part for part in (gpus, cores, source.precision) if part)),
+        ("Versions", " · ".join(f"{name} {version}" for name, version in source.versions.items() if version)),
+        ("Data fingerprint", source.data.fingerprint or ""),
     ]
 
 
 def _status(record: Record) -> str:
-    status, started = (str(record.provenance.get(key) or "") for key in ("status", "started"))
+    status, started = record.provenance.status, record.provenance.started
     if status == "running":
         status = "running or killed; the figures show the newest checkpoint"
     return f"{status}, started {started[:16].replace('T', ' ')} UTC" if started else status

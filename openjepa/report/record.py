@@ -1,8 +1,6 @@
 """What a report is made from: the files of a run folder, and some pictures of its data."""
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,9 +14,10 @@ from openjepa.core.errors import BadInput
 from openjepa.data.batches.from_arrays import Pictures
 from openjepa.data.crops import batched
 from openjepa.data.open import open_source
-from openjepa.runs import metrics
+from openjepa.runs import metrics, provenance
 from openjepa.runs import scores as score
 from openjepa.runs.directory import RunFolder
+from openjepa.runs.provenance import Provenance
 
 SEED = 0  # every choice of the report: two reports of one run are the same
 CHUNK = 64  # pictures decoded at a time
@@ -30,7 +29,7 @@ class Record:
 
     folder: RunFolder
     config: Config
-    provenance: dict[str, Any]
+    provenance: Provenance
     metrics: list[dict[str, Any]]
     scores: list[dict[str, Any]]  # rows of app.evaluate.Score
     broken: list[dict[str, Any]]  # path and reason
@@ -45,7 +44,7 @@ class Record:
 
     @property
     def steps(self) -> int:
-        return int(self.provenance.get("steps") or (self.metrics[-1]["step"] if self.metrics else 0))
+        return int(self.provenance.steps or (self.metrics[-1]["step"] if self.metrics else 0))
 
 
 def read(folder: RunFolder) -> Record:
@@ -54,18 +53,11 @@ def read(folder: RunFolder) -> Record:
     return Record(
         folder=folder,
         config=configs.load(settings.read(folder.config)),
-        provenance=_json(folder.provenance) if folder.provenance.exists() else {},
+        provenance=provenance.read(folder) if folder.provenance.exists() else Provenance(),
         metrics=metrics.read(folder.metrics),
         scores=[row for path in sorted(folder.evals.glob("*.json")) for row in score.read(path)],
         broken=metrics.read(folder.broken),
     )
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path} cannot be read ({error}); mend or delete it, then write the report again") from None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or not there: written beside, synced to disk, renamed; checked by sha256 before anything is loaded.
+"""Checkpoints are complete or absent: written to a partial folder, synced, renamed; checked by sha256 before loading.
 
 A checkpoint is a folder `step-00012000` with weights.safetensors (the method), state.pt (the optimiser; loads with
 weights_only) and manifest.json (sizes and hashes of both).
@@ -23,7 +23,7 @@ PARTIAL = ".partial"
 
 
 class DamagedCheckpoint(BadInput):
-    """Names the folder and what is wrong with it."""
+    """Names the folder and the damage."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ def save(folder: Path, checkpoint: Checkpoint, *, metadata: dict[str, str], keep
     _write_manifest(partial, checkpoint.step)
     for path in (partial / WEIGHTS, partial / STATE, partial / MANIFEST, partial):
         _sync(path)
-    if final.exists():  # a damaged one of the same step, passed over when the run was resumed
+    if final.exists():  # a damaged one of the same step, skipped by a resume
         shutil.rmtree(final)
     os.replace(partial, final)
     _sync(folder)
     known = steps(folder)
-    newer = [path for path in known if path.name > final.name]  # damaged ones that a resume passed over
+    newer = [path for path in known if path.name > final.name]  # damaged ones, skipped by a resume
     for path in [*newer, *[path for path in known if path not in newer][:-keep]]:
         shutil.rmtree(path)
     return final
@@ -62,7 +62,7 @@ def steps(folder: Path) -> list[Path]:
 
 
 def load(path: Path) -> Checkpoint:
-    """Refuses, by name, anything that is not exactly what was written. Nothing in the files is executed."""
+    """Refuses a damaged checkpoint by name. Executes no code from the files."""
     verify(path)
     state = torch.load(path / STATE, weights_only=True, map_location="cpu")
     return Checkpoint(state["step"], load_file(path / WEIGHTS), state["optimizer"])
@@ -102,7 +102,7 @@ def _verify_file(path: Path, expected: tuple[int, str] | None) -> None:
     if size != expected[0]:
         raise DamagedCheckpoint(f"checkpoint {path.parent} is damaged: {path.name} has {size} bytes, not {expected[0]}")
     if _sha256(path) != expected[1]:
-        raise DamagedCheckpoint(f"checkpoint {path.parent} is damaged: the contents of {path.name} were changed")
+        raise DamagedCheckpoint(f"checkpoint {path.parent} is damaged: the contents of {path.name} have changed")
 
 
 def _write_manifest(folder: Path, step: int) -> None:
@@ -113,7 +113,7 @@ def _write_manifest(folder: Path, step: int) -> None:
 
 
 def _remove_partial(folder: Path) -> None:
-    """What a killed process left behind."""
+    """Removes what a killed process left."""
     for path in folder.glob(f"{PARTIAL}-*"):
         shutil.rmtree(path)
 
@@ -124,7 +124,7 @@ def _sha256(path: Path) -> str:
 
 
 def _sync(path: Path) -> None:
-    """Asks the disk to really have it; a folder too, so that the rename survives a power cut."""
+    """Flushes a file, or a folder, to disk, so that the rename survives a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

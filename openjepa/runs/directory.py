@@ -1,4 +1,4 @@
-"""The run folder: where everything of one run lies, and atomic writing into it.
+"""The run folder: the files of one run, and atomic writing.
 
 config.yaml · provenance.json · metrics.jsonl · broken.jsonl · checkpoints/ · weights.safetensors · evals/ · report.html
 """
@@ -52,14 +52,14 @@ class RunFolder:
 
 
 def write_text(path: Path, text: str) -> None:
-    """The whole file or the old one: written beside and renamed."""
+    """Atomic: readers see the whole new file or the old one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")  # two processes never write into one
-    with beside.open("w", encoding="utf-8") as file:
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")  # one for each process
+    with partial.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(beside, path)
+    os.replace(partial, path)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -67,7 +67,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_broken(folder: RunFolder, broken: dict[str, str]) -> None:
-    """Pictures that could not be decoded, one JSON object a line, with the reason."""
+    """Images that could not be decoded, with the reason, one JSON object per line."""
     lines = [
         json.dumps({"path": path, "reason": reason}, ensure_ascii=False) for path, reason in sorted(broken.items())
     ]

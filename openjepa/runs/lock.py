@@ -1,19 +1,22 @@
-"""One process group at a time in a folder: a second one is refused instead of mixing its files with the first's."""
+"""One process group at a time in a folder: a second one gets an error instead of mixing its files with the first's.
+
+Not `filelock`, which the rest of the package uses: it unlocks when the owner leaves. This lock must survive its owner: a
+study passes the open file to its runs, and while one of them lives, a second study cannot start in the same folder.
+"""
 
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 from openjepa.core.errors import BadInput
 
 try:
     import fcntl
-except ImportError:  # Windows has no flock; there the folder is not guarded
+except ImportError:  # Windows has no flock; there the folder is not locked
     fcntl = None  # type: ignore[assignment]
 
 
 class Lock:
-    """`with Lock(folder):`; the operating system lets go when the process ends, however it ends."""
+    """`with Lock(folder):`; the operating system releases it when the last process that has the file open ends."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,11 +35,9 @@ class Lock:
 
     @property
     def files(self) -> tuple[int, ...]:
-        """For a child: as long as it has these open, the folder is taken."""
+        """Descriptors for a child process: the folder stays locked as long as the child has them open."""
         return (self._file.fileno(),) if self._file is not None else ()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()

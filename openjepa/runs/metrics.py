@@ -1,4 +1,4 @@
-"""metrics.jsonl: one object a line with the step, the wall-clock seconds and named values."""
+"""metrics.jsonl: one object per line with the step, the wall-clock seconds and named values."""
 
 import json
 import time
@@ -10,13 +10,13 @@ from openjepa.runs.directory import write_text
 
 
 class Recorder:
-    """Appends lines. A resumed run first drops what the killed one wrote after its last checkpoint."""
+    """Appends lines. A resumed run first drops the lines that the killed one wrote after its last checkpoint."""
 
     def __init__(self, path: Path, *, start: int = 0) -> None:
-        kept = [row for row in read(path) if row["step"] <= start]
-        write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
+        rows = [row for row in read(path) if row["step"] <= start]
+        write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
         self._file = path.open("a", encoding="utf-8")
-        self._seconds_before = kept[-1]["wall"] if kept else 0.0
+        self._seconds_before = rows[-1]["wall"] if rows else 0.0
         self._began = time.perf_counter()
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
@@ -29,7 +29,7 @@ class Recorder:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The rows of a metrics file; a last line that a killed process left half-written is ignored."""
+    """The rows of a metrics file; ignores a partial last line of a killed process."""
     if not path.exists():
         return []
     rows = []

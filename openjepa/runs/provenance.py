@@ -1,42 +1,104 @@
-"""provenance.json: what produced a run. Versions, commit, machine, command, data fingerprint, status."""
+"""provenance.json: what produced a run. Versions, commit, machine, command, data fingerprint, status.
+
+The only file that reads and writes it; everybody else gets a Provenance.
+"""
 
 import json
 import os
 import platform
 import subprocess
 import sys
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 
-from openjepa.runs.directory import RunFolder
+from openjepa.core.errors import BadInput
+from openjepa.runs.directory import RunFolder, write_json
 
 PACKAGES = ("openjepa", "torch", "numpy", "pillow", "safetensors", "pydantic")
 
 
-def collect(*, data: str, fingerprint: str, world_size: int, precision: str) -> dict[str, Any]:
-    return {
-        "status": "running",
-        "started": now(),
-        "command": " ".join(sys.argv),
-        "commit": commit(),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
-        "machine": machine(),
-        "processes": world_size,
-        "precision": precision,
-        "data": {"source": data, "fingerprint": fingerprint},
-    }
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    system: str = ""
+    processor: str = ""
+    cores: int | None = None
+    threads: int | None = None
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    source: str = ""
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """Every field has a default, because older versions did not write all of them."""
+
+    status: str = ""  # running, finished, stopped or failed
+    started: str = ""
+    command: str = ""
+    commit: str | None = None
+    versions: dict[str, str | None] = field(default_factory=dict)
+    machine: Machine = Machine()
+    processes: int = 1
+    precision: str = ""
+    data: Data = Data()
+    minutes: float | None = None  # the time budget, if the run has one
+    steps: int | None = None  # these three are None until the run stops
+    ended: str | None = None
+    peak_memory_mib: int | None = None
+
+
+def collect(*, data: str, fingerprint: str, world_size: int, precision: str, minutes: float | None) -> Provenance:
+    """The provenance of a run that starts now, in this process."""
+    return Provenance(
+        status="running",
+        started=now(),
+        command=" ".join(sys.argv),
+        commit=commit(),
+        versions={"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        machine=machine(),
+        processes=world_size,
+        precision=precision,
+        data=Data(source=data, fingerprint=fingerprint),
+        minutes=minutes,
+    )
+
+
+def read(folder: RunFolder) -> Provenance:
+    path = folder.provenance
+    try:
+        return TypeAdapter(Provenance).validate_python(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        detail = " ".join(str(error).split())
+        raise BadInput(f"cannot read {path} ({detail}); restore the file, or start a new run") from None
+
+
+def write(folder: RunFolder, record: Provenance) -> None:
+    values = asdict(record)
+    for name in ("steps", "ended", "peak_memory_mib"):
+        if values[name] is None:
+            del values[name]
+    write_json(folder.provenance, values)
 
 
 def status(folder: RunFolder) -> str:
-    """running, finished, stopped or failed; nothing where there is no run."""
+    """running, finished, stopped or failed; empty when there is no run or its file is damaged."""
     try:
-        return str(json.loads(folder.provenance.read_text(encoding="utf-8"))["status"])
-    except (OSError, ValueError, KeyError):
+        return read(folder).status
+    except BadInput:
         return ""
+
+
+def set_status(folder: RunFolder, status: str) -> None:
+    write(folder, replace(read(folder), status=status))
 
 
 def now() -> str:
@@ -60,15 +122,14 @@ def commit() -> str | None:
         return None
 
 
-def machine() -> dict[str, Any]:
-    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return {
-        "system": platform.platform(),
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "gpus": gpus,
-    }
+def machine() -> Machine:
+    return Machine(
+        system=platform.platform(),
+        processor=_processor(),
+        cores=os.cpu_count(),
+        threads=torch.get_num_threads(),
+        gpus=tuple(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())),
+    )
 
 
 def _processor() -> str:

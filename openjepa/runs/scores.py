@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from openjepa.core.errors import BadInput
-from openjepa.machine.lock import one_at_a_time
 from openjepa.runs.directory import RunFolder, write_json
 
 PIXELS, RANDOM, TRAINED = "pixels", "random encoder", "trained"
@@ -60,7 +61,8 @@ class Score:
 
 def store(folder: RunFolder, scores: Sequence[Score]) -> None:
     """Beside earlier ones of the same weights; those of other weights go, they are no longer about this run."""
-    with one_at_a_time(folder.evals / ".lock"):
+    folder.evals.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.evals / ".lock"):
         for task in dict.fromkeys(score.task for score in scores):
             path = file_of(folder, task)
             new = [score.as_dict() for score in scores if score.task == task]

@@ -1,13 +1,12 @@
 """What a study has found so far: a row for each arm, from the run folders alone."""
 
-import json
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from openjepa.core import settings
-from openjepa.runs import metrics
+from openjepa.runs import metrics, provenance
 from openjepa.runs.directory import RunFolder
 from openjepa.runs.scores import PIXELS, RANDOM, TRAINED, read
 from openjepa.studies.study import Arm, Study, StudyFolder
@@ -77,21 +76,19 @@ def _row(study: Study, folder: StudyFolder, arm: Arm) -> Row:
 
 
 def _facts(run: RunFolder) -> Facts | None:
-    if not run.provenance.exists():
-        return None
-    record = json.loads(run.provenance.read_text(encoding="utf-8"))
     rows = metrics.read(run.metrics)
-    if record.get("status") != "finished" or not rows:
+    if provenance.status(run) != "finished" or not rows:
         return None
+    record = provenance.read(run)
     rates = metrics.series(rows, "throughput/images_per_second")[1]
     found = verdict.judge(rows)
     return Facts(
-        images=record["steps"] * int(settings.read(run.config)["train"]["batch_size"]),
+        images=(record.steps or 0) * int(settings.read(run.config)["train"]["batch_size"]),
         rate=statistics.median(rates) if rates else 0.0,
         minutes=rows[-1]["wall"] / 60,
-        memory_mib=float(record.get("peak_memory_mib", 0)),
-        commit=str(record.get("commit")),
-        machine=str(record.get("machine", {}).get("processor")),
+        memory_mib=float(record.peak_memory_mib or 0),
+        commit=str(record.commit),
+        machine=record.machine.processor,
         warning=str(found) if found.is_bad else "",
         curve=_curve(rows),
     )

@@ -1,30 +1,54 @@
-"""`--minutes N`: how many steps fit into a wall-clock budget, from a short calibration on a copy that is thrown away.
+"""`--minutes N`: how many steps fit into a time budget, from a short calibration on a copy of the method that is thrown away.
 
 The schedules need the number of steps before the first one; a schedule that followed the clock could not be resumed exactly.
 """
 
+import copy
 import itertools
 import os
 import statistics
+import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
+import torch
+
+from openjepa.core.config import Config
+from openjepa.core.contracts import Method
+from openjepa.data.batches.loader import Loader
 from openjepa.machine import console, distributed
-from openjepa.training import loop
+from openjepa.training import loop, optim, setup
 
 WARMUP = 3  # steps that are not timed: first calls allocate and compile
 SHARE = 0.04  # of the budget, at most …
-MOST_STEPS = 100  # … and at most so many steps
+MAX_STEPS = 100  # … and at most this many steps
 OVERHEAD = 0.96  # monitors and checkpoints take the rest
-BUSY = 1.5  # processes that want to run for each core; above it the steps we time are slower than they need to be
+BUSY = 1.5  # runnable processes per core; above it the timed steps are slower than they need to be
+ENDLESS = 10**9  # steps; the clock ends the calibration
 
 
-def steps_within(minutes: float, trial: loop.Training) -> int:
-    """Runs some steps of `trial` and returns how many fit into what is left of the budget."""
+def steps_within(
+    minutes: float,
+    config: Config,
+    method: Method,
+    loader: Loader,
+    *,
+    device: torch.device,
+    precision: Literal["float32", "bfloat16"],
+) -> int:
+    """Times some steps and returns how many fit into the rest of the budget."""
+    console.notice(f"calibrating: timing steps for up to {console.duration(60 * minutes * SHARE)} …")
+    trial, config = copy.deepcopy(method), setup.with_steps(config, ENDLESS)
+    optimizer = optim.adamw(trial, betas=config.optim.betas)
+    parts = setup.loop_parts(config, trial, optimizer, loader, total=ENDLESS)
+    per_epoch = loader.order.steps_per_epoch
+    settings = setup.loop_settings(config, steps_per_epoch=per_epoch, device=device, precision=precision)
     warning = crowd(_load(), os.cpu_count() or 1)  # now, before our own work counts as load
     began = time.perf_counter()
     clock = _Clock(began + 60 * minutes * SHARE)
-    loop.run(replace(trial, monitors=[], checkpoint_every=trial.total, check_every=1, should_stop=clock))
+    loop.run(replace(parts, monitors=()), replace(settings, checkpoint_every=ENDLESS, check_every=1), clock)
     left = 60 * minutes - (time.perf_counter() - began)
     steps = distributed.from_main(max(round(OVERHEAD * left / clock.seconds_per_step), 1))
     console.notice(f"{minutes:g} minutes are about {steps} steps of {clock.seconds_per_step:.3f} s")
@@ -34,31 +58,37 @@ def steps_within(minutes: float, trial: loop.Training) -> int:
 
 
 def crowd(load: float, num_cores: int) -> str:
-    """A sentence when others want the cores too. A demo counted beside busy processes got 85 steps instead of 1,480."""
+    """A warning when others use the cores too. A demo calibrated beside busy processes got 85 steps instead of 1,480."""
     if load <= BUSY * num_cores:
         return ""
     return (
         f"warning: other processes are busy on this machine (load {load:.1f} on {num_cores} cores), so the run gets fewer "
-        "steps than it could; stop them and start again, or give the length as train.steps"
+        "steps than it could; stop them and start over, or set the length with train.steps"
     )
 
 
 def _load() -> float:
-    """Processes that want to run, over the last minute; 0 where the system does not say."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    """Runnable processes over the last minute; 0 on Windows, which does not report it."""
+    return 0.0 if sys.platform == "win32" else os.getloadavg()[0]
 
 
 class _Clock:
-    """Ends a calibration after its time or its steps, and knows what a step took."""
+    """The hooks of a calibration: saves nothing, stops after its time or its steps, and measures the time of a step."""
 
     def __init__(self, ends: float) -> None:
         self.ends = ends
         self.times: list[float] = []
 
-    def __call__(self) -> bool:
+    def record(self, step: int, values: Mapping[str, float]) -> None:
+        """Monitors are off."""
+
+    def save(self, step: int) -> None:
+        """A calibration leaves no checkpoint."""
+
+    def should_stop(self) -> bool:
         self.times.append(time.perf_counter())
         has_enough = len(self.times) > WARMUP + 2
-        return has_enough and (self.times[-1] > self.ends or len(self.times) > MOST_STEPS)
+        return has_enough and (self.times[-1] > self.ends or len(self.times) > MAX_STEPS)
 
     @property
     def seconds_per_step(self) -> float:

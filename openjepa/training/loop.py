@@ -6,7 +6,7 @@ monitors → record → checkpoint. All randomness of step i is a function of i,
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
@@ -18,135 +18,150 @@ from torch.nn.parallel import DistributedDataParallel
 from openjepa.core.contracts import Method, Monitor, View
 from openjepa.core.errors import OpenJepaError
 from openjepa.core.types import Batch, LossOutput, Step
+from openjepa.data.batches.loader import Loader
 from openjepa.machine import device as devices
 from openjepa.machine import distributed
 from openjepa.training import optim
-from openjepa.training.step_timer import Pace
+from openjepa.training.step_timer import StepTimer
 
 
 class NotFinite(OpenJepaError):
     """The loss or its gradient is not a number; the weights have not moved."""
 
 
-class Rows(Protocol):
-    """Which part of a global batch an accumulation round of this process works on."""
-
-    def rows(self, accumulation_round: int) -> slice: ...
-
-
-@dataclass(frozen=True)
-class Training:
-    """Everything the loop needs, made by someone else."""
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """The things that the loop works with, made by someone else."""
 
     method: Method
     trained: nn.Module  # the method, or the method inside DistributedDataParallel
     optimizer: torch.optim.Optimizer
     rates: optim.Rates
-    batches: Callable[[int], Iterator[Batch]]
-    split: Rows
+    loader: Loader
+    monitors: Sequence[tuple[int, Monitor]]  # (interval in steps, monitor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The numbers of a run."""
+
+    total: int  # steps
     seed: int
-    batch_size: int
+    batch_size: int  # images of a step, over all processes and accumulation rounds
     accumulate: int
-    total: int
     clip: float | None
     precision: Literal["float32", "bfloat16"]
     device: torch.device
-    monitors: Sequence[tuple[int, Monitor]]  # (every so many steps, monitor)
-    record: Callable[[int, Mapping[str, float]], None]
-    checkpoint_every: int
-    save: Callable[[int], None]
-    check_every: int  # steps between looking whether numbers are finite and whether to stop
-    should_stop: Callable[[], bool]
+    checkpoint_every: int  # steps
+    check_every: int  # steps between two checks for finite numbers and for a requested stop
+
+    def is_check_due(self, index: int) -> bool:
+        """Always before a checkpoint: weights that are not finite must not be saved."""
+        is_saved = (index + 1) % self.checkpoint_every == 0 or index + 1 == self.total
+        return is_saved or index % self.check_every == 0
 
 
-def run(training: Training, start: int = 0) -> int:
-    """Trains from step `start` to the end or to a requested stop; returns the number of steps done in all."""
-    training.trained.train()
-    batches = training.batches(start)
-    pace = Pace(max((every for every, _ in training.monitors), default=1))
-    for index in range(start, training.total):
-        view = _step(training, index, batches)
-        pace.add(view.step_seconds, view.wait_seconds)
-        _observe(training, view, pace)
+class Hooks(Protocol):
+    """What happens around the steps. `step` counts the steps that are done."""
+
+    def record(self, step: int, values: Mapping[str, float]) -> None: ...
+
+    def save(self, step: int) -> None: ...
+
+    def should_stop(self) -> bool: ...
+
+
+def run(parts: Parts, settings: Settings, hooks: Hooks, start: int = 0) -> int:
+    """Trains from step `start` to the end or to a requested stop; returns the total number of steps done."""
+    parts.trained.train()
+    batches = parts.loader.batches(start)
+    timer = StepTimer(max((every for every, _ in parts.monitors), default=1))
+    for index in range(start, settings.total):
+        view = _step(parts, settings, index, batches)
+        timer.add(view.step_seconds, view.wait_seconds)
+        values = _observe(parts, view, timer)
         del view  # its tensors would live through the next step
         done = index + 1
-        stops = _is_check_due(training, index) and distributed.any_true(training.should_stop(), training.device)
-        if stops or done == training.total or done % training.checkpoint_every == 0:
-            training.save(done)
+        if values:
+            hooks.record(done, values)
+        stops = settings.is_check_due(index) and distributed.any_true(hooks.should_stop(), settings.device)
+        if stops or done == settings.total or done % settings.checkpoint_every == 0:
+            hooks.save(done)
         if stops:
             return done
-    return training.total
+    return settings.total
 
 
-def _step(training: Training, index: int, batches: Iterator[Batch]) -> View:
+def _step(parts: Parts, settings: Settings, index: int, batches: Iterator[Batch]) -> View:
     """One optimiser step."""
     began = time.perf_counter()
-    lr, weight_decay = training.rates.at(index)
-    optim.set_rates(training.optimizer, lr, weight_decay)
-    training.optimizer.zero_grad(set_to_none=True)  # now, so that monitors of the step before could look at them
-    wait_seconds, loss = 0.0, torch.zeros((), device=training.device)
-    for accumulation_round in range(training.accumulate):
+    lr, weight_decay = parts.rates.at(index)
+    optim.set_rates(parts.optimizer, lr, weight_decay)
+    parts.optimizer.zero_grad(set_to_none=True)  # now, so that monitors of the step before could read the gradients
+    wait_seconds, loss = 0.0, torch.zeros((), device=settings.device)
+    for accumulation_round in range(settings.accumulate):
         waiting = time.perf_counter()
         batch = next(batches)
         wait_seconds += time.perf_counter() - waiting
-        rows = training.split.rows(accumulation_round)
-        step = Step(index, training.total, training.seed, training.batch_size, rows)
-        is_last = accumulation_round == training.accumulate - 1
-        output = _gradients(training, batch, step, is_last)
-        loss += output.loss.detach() / training.accumulate
-    norm = _clip(training, index)
-    training.optimizer.step()
-    training.method.after_update(step)
-    seconds = time.perf_counter() - began
-    output = replace(output, loss=loss)
-    return View(step, training.method, output, norm, lr, weight_decay, seconds, wait_seconds, batch)
+        rows = parts.loader.split.rows(accumulation_round)
+        step = Step(index=index, total=settings.total, seed=settings.seed, batch_size=settings.batch_size, rows=rows)
+        is_last = accumulation_round == settings.accumulate - 1
+        output = _gradients(parts, settings, batch, step, is_last)
+        loss += output.loss.detach() / settings.accumulate
+    norm = _clip(parts, settings, index)
+    parts.optimizer.step()
+    parts.method.after_update(step)
+    return View(
+        step=step,
+        method=parts.method,
+        output=replace(output, loss=loss),
+        gradient_norm=norm,
+        lr=lr,
+        weight_decay=weight_decay,
+        step_seconds=time.perf_counter() - began,
+        wait_seconds=wait_seconds,
+        batch=batch,
+    )
 
 
-def _gradients(training: Training, batch: Batch, step: Step, is_last: bool) -> LossOutput:
+def _gradients(parts: Parts, settings: Settings, batch: Batch, step: Step, is_last: bool) -> LossOutput:
     """Adds this round's gradients; processes exchange them in the last round only."""
-    trained = training.trained
+    trained = parts.trained
     with trained.no_sync() if isinstance(trained, DistributedDataParallel) and not is_last else nullcontext():
-        with devices.autocast(training.precision, training.device):
+        with devices.autocast(settings.precision, settings.device):
             output: LossOutput = trained(batch, step)
-        if _is_check_due(training, step.index) and not math.isfinite(output.loss.item()):
+        if settings.is_check_due(step.index) and not math.isfinite(output.loss.item()):
             raise NotFinite(_advice("loss", step.index))
-        (output.loss / training.accumulate).backward()
+        (output.loss / settings.accumulate).backward()
     return output
 
 
-def _clip(training: Training, index: int) -> float:
-    """The gradient's norm, and the gradient cut to `clip` if that is given."""
-    parameters = [p for group in training.optimizer.param_groups for p in group["params"] if p.grad is not None]
+def _clip(parts: Parts, settings: Settings, index: int) -> float:
+    """Clips the gradient to `clip`, if it is set; returns the norm before clipping, or nan when no check is due."""
+    parameters = [p for group in parts.optimizer.param_groups for p in group["params"] if p.grad is not None]
     norm = nn.utils.get_total_norm([p.grad for p in parameters])
-    if training.clip is not None:
-        nn.utils.clip_grads_with_norm_(parameters, training.clip, norm)
-    if not _is_check_due(training, index):
+    if settings.clip is not None:
+        nn.utils.clip_grads_with_norm_(parameters, settings.clip, norm)
+    if not settings.is_check_due(index):
         return math.nan
     if not math.isfinite(norm.item()):
         raise NotFinite(_advice("gradient", index))
     return norm.item()
 
 
-def _is_check_due(training: Training, index: int) -> bool:
-    """Always before a checkpoint: what is not finite must not be kept."""
-    is_saved = (index + 1) % training.checkpoint_every == 0 or index + 1 == training.total
-    return is_saved or index % training.check_every == 0
-
-
 def _advice(what: str, index: int) -> str:
     return (
-        f"the {what} of step {index} is not finite; the weights were not changed by it. Try a lower optim.lr, a longer "
-        f"optim.warmup, optim.clip=1, or train.precision=float32; then start again or --resume from the last checkpoint"
+        f"the {what} of step {index} is not finite; the weights did not change. Try a lower optim.lr, a longer optim.warmup, "
+        "optim.clip=1, or train.precision=float32; then start over, or --resume from the last checkpoint"
     )
 
 
-def _observe(training: Training, view: View, pace: Pace) -> None:
-    """Due monitors look, their numbers are written down. Step 0 and the last step are always looked at."""
+def _observe(parts: Parts, view: View, timer: StepTimer) -> dict[str, float]:
+    """The values of all monitors that are due. All of them are due at step 0 and at the last step."""
     index = view.step.index
     values: dict[str, float] = {}
-    for every, monitor in training.monitors:
-        if index % every == 0 or index == training.total - 1:
-            seconds, waiting = pace.over(index % every or every)
+    for every, monitor in parts.monitors:
+        if index % every == 0 or index == view.step.total - 1:
+            seconds, waiting = timer.over(index % every or every)
             values.update(monitor(replace(view, step_seconds=seconds, wait_seconds=waiting)))
-    if values:
-        training.record(index + 1, values)
+    return values

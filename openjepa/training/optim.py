@@ -10,7 +10,7 @@ from openjepa.core import schedule
 
 @dataclass(frozen=True)
 class Rates:
-    """Learning rate and weight decay of a step; functions of progress, so there is nothing to save."""
+    """Learning rate and weight decay of a step: functions of progress, with no state to save."""
 
     lr: float
     start_lr: float
@@ -20,7 +20,7 @@ class Rates:
     total: int
 
     def at(self, index: int) -> tuple[float, float]:
-        """Step 0 is the published code's k = 1: it moves its schedulers before the first update."""
+        """Step 0 is k = 1 of the published code, which advances its schedulers before the first update."""
         progress = min((index + 1) / self.total, 1.0)
         warmup = min(self.warmup_steps / self.total, 1.0)
         lr = schedule.warmup_cosine(progress, warmup=warmup, start=self.start_lr, peak=self.lr, final=self.final_lr)
@@ -28,7 +28,7 @@ class Rates:
 
 
 def adamw(method: nn.Module, *, betas: tuple[float, float]) -> torch.optim.AdamW:
-    """Two groups: decayed, and not (one-dimensional parameters: biases and norms)."""
+    """Two groups: with weight decay, and without (one-dimensional parameters: biases and norms)."""
     trained = [parameter for parameter in method.parameters() if parameter.requires_grad]
     decayed = [parameter for parameter in trained if parameter.ndim > 1]
     free = [parameter for parameter in trained if parameter.ndim <= 1]

@@ -1,4 +1,4 @@
-"""May this run be continued, and from where? Anything doubtful is refused with a sentence; nothing is silently started over."""
+"""May this run resume, and from which checkpoint? Anything doubtful is an error; no run silently starts over."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from openjepa.runs import checkpoint
 from openjepa.runs.directory import RunFolder
 from openjepa.training import setup
 
-# Settings that change how the work is done but not what is computed.
+# Settings that do not change the weights.
 HARMLESS = {
     "data.workers",
     "data.cache",
@@ -36,56 +36,53 @@ def check_new(folder: RunFolder) -> None:
     if folder.path.exists() and not folder.path.is_dir():
         raise BadInput(f"{folder.path} is a file; --run needs a folder")
     if folder.holds_a_run:
-        raise BadInput(
-            f"{folder.path} already holds a run; add --resume to continue it, or choose another --run folder"
-        )
+        raise BadInput(f"{folder.path} already holds a run; add --resume to continue it, or use another --run folder")
 
 
-def check_same(folder: RunFolder, config: Config, fingerprint: str, provenance: dict[str, Any]) -> None:
+def check_same(folder: RunFolder, config: Config, fingerprint: str, fingerprint_before: str | None) -> None:
     """Refuses another config (with the differences) and other data."""
     _refuse_difference(stored_config(folder), config, str(folder.path))
-    known = provenance.get("data", {}).get("fingerprint")
-    if known is not None and known != fingerprint:
+    if fingerprint_before is not None and fingerprint_before != fingerprint:
         raise BadInput(
             f"the data in {config.data.source} has changed since {folder.path} was started "
-            f"(fingerprint {known[:12]}, now {fingerprint[:12]}); restore it, or start a new run"
+            f"(fingerprint {fingerprint_before[:12]}, now {fingerprint[:12]}); restore the data, or start a new run"
         )
 
 
 def check_same_as_checkpoint(path: Path, config: Config) -> None:
-    """The config inside the checkpoint: somebody may have edited the run's config.yaml."""
+    """Compares with the config inside the checkpoint, because somebody may have edited the run's config.yaml."""
     with safe_open(path / checkpoint.WEIGHTS, framework="pt") as file:
-        written = (file.metadata() or {}).get("config")
-    if written is not None:
-        _refuse_difference(yaml.safe_load(written), config, str(path))
+        stored = (file.metadata() or {}).get("config")
+    if stored is not None:
+        _refuse_difference(yaml.safe_load(stored), config, str(path))
 
 
 def _refuse_difference(stored: dict[str, Any], config: Config, where: str) -> None:
-    # Options that are newer than the run have their defaults, which do what the run did.
-    known, wanted = (yaml.safe_load(configs.dump(each)) for each in (setup.resolve(configs.load(stored)), config))
-    rows = [row for row in settings.difference(known, wanted) if not _is_harmless(row[0])]
+    # Options that are newer than the run get their defaults, which reproduce the old behaviour.
+    before, now = (yaml.safe_load(configs.dump(each)) for each in (setup.resolve(configs.load(stored)), config))
+    rows = [row for row in settings.difference(before, now) if not _is_harmless(row[0])]
     if rows:
         lines = "\n".join(f"  {path}: {before!r} in the run, {after!r} now" for path, before, after in rows)
         raise BadInput(
-            f"the config differs from the one {where} was made with:\n{lines}\n"
+            f"the config differs from that of {where}:\n{lines}\n"
             "use the run's own settings (openjepa pretrain --run DIR --resume), or start a new run"
         )
 
 
 def _is_harmless(path: str) -> bool:
-    return path in HARMLESS or path.startswith("monitors.")  # monitors look and change nothing
+    return path in HARMLESS or path.startswith("monitors.")  # monitors change nothing
 
 
 def newest_checkpoint(folder: RunFolder) -> Path | None:
-    """Where to continue. Damaged checkpoints are named; None when the run was stopped before its first one."""
+    """Names damaged checkpoints; None when the run stopped before its first checkpoint."""
     path, damaged = checkpoint.newest_intact(folder.checkpoints)
     for error in damaged:
         console.notice(f"notice: {error}")
     if path is not None:
         if damaged:
-            console.notice(f"notice: continuing from the newest intact checkpoint, {path.name}")
+            console.notice(f"notice: resuming from the newest intact checkpoint, {path.name}")
         return path
     if damaged:
         raise BadInput(f"{folder.checkpoints} holds no intact checkpoint; delete {folder.path} to start over")
-    console.notice(f"no checkpoint in {folder.path} yet; starting at step 0")
+    console.notice(f"{folder.path} has no checkpoint yet; starting at step 0")
     return None

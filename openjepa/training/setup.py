@@ -1,22 +1,34 @@
-"""From a Config to what the training loop is given: its length, rates and monitors. `resolve` fills in every option."""
+"""From a Config to what the training loop receives: its length, its numbers and its parts. `resolve` fills in every option."""
 
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from torch import nn
 
 from openjepa.core import schema
 from openjepa.core.config import DEFAULT_EPOCHS, Config
-from openjepa.core.contracts import Monitor, monitors
+from openjepa.core.contracts import ChecksItself, Method, Monitor, monitors
+from openjepa.data.batches.loader import Loader
+from openjepa.machine import distributed
 from openjepa.methods import build
-from openjepa.training import optim
+from openjepa.training import loop, optim
+
+GPU_CHECK_EVERY = 10  # steps: reading a number from a GPU makes it wait; on a CPU we check every step
 
 
 def resolve(config: Config) -> Config:
-    """Every option of the method and the monitors with its value, so that the run's config says all."""
+    """Fills in every option of the method and the monitors, so that the run's config is complete."""
     watching = {
-        name: False if given is False else _monitor_options(name, given) for name, given in config.monitors.items()
+        name: False if options is False else _monitor_options(name, options)
+        for name, options in config.monitors.items()
     }
     return config.model_copy(update={"method": build.resolve(config), "monitors": schema.plain(watching)})
+
+
+def with_steps(config: Config, steps: int) -> Config:
+    """The same config with its length in steps."""
+    train = config.train.model_copy(update={"steps": steps, "minutes": None})
+    return config.model_copy(update={"train": train})
 
 
 def total_steps(config: Config, steps_per_epoch: int) -> int:
@@ -26,6 +38,41 @@ def total_steps(config: Config, steps_per_epoch: int) -> int:
         return train.steps
     epochs = train.epochs if train.epochs is not None else DEFAULT_EPOCHS
     return max(round(epochs * steps_per_epoch), 1)
+
+
+def loop_settings(
+    config: Config, *, steps_per_epoch: int, device: torch.device, precision: Literal["float32", "bfloat16"]
+) -> loop.Settings:
+    total = total_steps(config, steps_per_epoch)
+    return loop.Settings(
+        total=total,
+        seed=config.seed,
+        batch_size=config.train.batch_size,
+        accumulate=config.train.accumulate,
+        clip=config.optim.clip,
+        precision=precision,
+        device=device,
+        checkpoint_every=max(config.train.checkpoint_every.steps(steps_per_epoch=steps_per_epoch, total=total), 1),
+        check_every=1 if device.type == "cpu" else GPU_CHECK_EVERY,
+    )
+
+
+def loop_parts(
+    config: Config, method: Method, optimizer: torch.optim.Optimizer, loader: Loader, *, total: int
+) -> loop.Parts:
+    if config.train.compile:
+        for network in method.children():  # masks and losses stay eager: their shapes change from step to step
+            if any(True for _ in network.parameters()):  # running means stay eager too: each step writes to them
+                network.compile()
+    per_epoch = loader.order.steps_per_epoch
+    return loop.Parts(
+        method=method,
+        trained=distributed.wrap(method),
+        optimizer=optimizer,
+        rates=rates(config, steps_per_epoch=per_epoch, total=total),
+        loader=loader,
+        monitors=watchers(config, steps_per_epoch=per_epoch, total=total),
+    )
 
 
 def rates(config: Config, *, steps_per_epoch: int, total: int) -> optim.Rates:
@@ -41,19 +88,18 @@ def rates(config: Config, *, steps_per_epoch: int, total: int) -> optim.Rates:
 
 
 def watchers(config: Config, *, steps_per_epoch: int, total: int) -> list[tuple[int, Monitor]]:
-    """(every so many steps, monitor)."""
-    switched_on = {name: given for name, given in config.monitors.items() if given is not False}
-    built = [monitors[name](**_monitor_options(name, given)) for name, given in switched_on.items()]
+    """(interval in steps, monitor)."""
+    switched_on = {name: options for name, options in config.monitors.items() if options is not False}
+    built = [monitors[name](**_monitor_options(name, options)) for name, options in switched_on.items()]
     return [(max(monitor.every.steps(steps_per_epoch=steps_per_epoch, total=total), 1), monitor) for monitor in built]
 
 
 def check_watchers(config: Config, encoder: nn.Module) -> None:
-    """A monitor that needs something of its own, such as labelled pictures, says before the run begins what is missing."""
+    """A monitor that needs data of its own, such as labelled images, reports before the run what is missing."""
     for _, monitor in watchers(config, steps_per_epoch=1, total=1):
-        check = getattr(monitor, "check", None)
-        if check is not None:
-            check(encoder)
+        if isinstance(monitor, ChecksItself):
+            monitor.check(encoder)
 
 
-def _monitor_options(name: str, given: dict[str, Any]) -> dict[str, Any]:
-    return schema.resolve(monitors[name], given, where=f"monitors.{name}")
+def _monitor_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    return schema.resolve(monitors[name], options, where=f"monitors.{name}")

@@ -1,6 +1,6 @@
-"""The watch of a running job: says a new verdict once and, when asked to, ends a run that has no hope left.
+"""The watch of a run: prints each new verdict once and, with watch=stop, stops a run that collapses or diverges.
 
-It lives on rank 0 only; the loop shares a wish to stop among all processes.
+It exists on rank 0 only; the loop shares a request to stop with all processes.
 """
 
 from collections.abc import Mapping
@@ -15,11 +15,13 @@ from openjepa.training.verdict import Verdict
 
 def check(config: Config) -> None:
     if config.watch == "stop" and config.monitors.get("collapse") is False:
-        raise BadInput("watch=stop has nothing to go by with monitors.collapse=off; switch one of them")
+        raise BadInput(
+            "watch=stop needs the collapse monitor, but monitors.collapse is off; switch it on, or use watch=warn"
+        )
 
 
 class Watch:
-    """`rows` are those that a resumed run keeps, so that it does not say again what was said before."""
+    """`rows` are the metrics of a resumed run, so that it does not repeat an earlier message."""
 
     def __init__(self, mode: str, rows: list[dict[str, Any]]) -> None:
         self.mode = mode
@@ -31,7 +33,7 @@ class Watch:
         if self.mode == "off":
             return
         self.rows.append({"step": step, **values})
-        if not verdict.is_look(values):
+        if not verdict.is_reading(values):
             return
         before, self.verdict = self.verdict, verdict.judge(self.rows)
         self.wants_stop = self.mode == "stop" and self.verdict.is_hopeless
@@ -39,7 +41,7 @@ class Watch:
             console.notice(f"watch, step {step}: {self.verdict}")
 
     def _is_news(self, before: Verdict | None) -> bool:
-        """A bad kind that is new, or its end."""
+        """A new bad verdict, or the end of one."""
         assert self.verdict is not None
         was_bad = before is not None and before.is_bad
         is_same = before is not None and before.kind == self.verdict.kind
@@ -47,5 +49,5 @@ class Watch:
 
     @property
     def state(self) -> str:
-        """A word for the progress line; nothing while all is well."""
+        """One word for the progress line; empty while the run is healthy."""
         return self.verdict.kind if self.verdict is not None and self.verdict.is_bad else ""

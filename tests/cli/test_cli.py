@@ -95,7 +95,7 @@ BAD_INPUT = {
     "a width that does not fit": (["pretrain", "--set", "method.predictor.width=31"], "is not a multiple of"),
     "betas out of range": (["pretrain", "--set", "optim.betas=[1.5,0.9]"], "optim.betas.0 is 1.5"),
     "a crop that is no range": (["pretrain", "--set", "data.crop_scale=[0.9,0.3]"], "write [smaller, larger]"),
-    "a checkpoint never": (["pretrain", "--set", "train.checkpoint_every=0"], "no time at all"),
+    "a checkpoint never": (["pretrain", "--set", "train.checkpoint_every=0"], "must be at least 1 step"),
     "a batch too large": (["pretrain", "--data", "scenes:8"], "train.batch_size=8 or less"),
     "a disk cache of what is no file": (
         ["pretrain", "--data", "scenes:200", "--set", "data.cache=disk"],

@@ -35,7 +35,7 @@ def test_durations_are_counted_in_the_unit_people_wrote(text: str | int, steps: 
 
 
 @pytest.mark.parametrize("text", ["ten", "5 minutes", "-3", "", "5 %%"])
-def test_what_is_not_a_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="is not a duration"):
         Duration.parse(text)
 
@@ -72,7 +72,7 @@ def test_every_purpose_and_step_has_numbers_of_its_own() -> None:
     assert torch.equal(first, again)
 
 
-def test_a_registry_answers_with_a_hint() -> None:
+def test_a_registry_gives_a_hint() -> None:
     registry: Registry[str] = Registry("fruit", "openjepa.core")
     registry.register("apple")("red")
     assert registry["apple"] == "red" and "pear" not in registry
@@ -98,7 +98,7 @@ def test_a_constructor_is_a_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"cuont": 3}, 'unknown setting "part.cuont"; did you mean "count"'),
         ({"count": "three"}, "part.count is 'three'"),
@@ -106,9 +106,9 @@ def test_a_constructor_is_a_schema() -> None:
         ({"limits": [1.0]}, "part.limits"),
     ],
 )
-def test_wrong_options_are_named_with_their_value(given: dict, message: str) -> None:
+def test_wrong_options_are_named_with_their_value(options: dict, message: str) -> None:
     with pytest.raises(BadInput) as error:
-        schema.resolve(Part, given, where="part")
+        schema.resolve(Part, options, where="part")
     assert message in str(error.value)
 
 
@@ -139,8 +139,8 @@ def test_a_wrong_override_gets_one_clear_sentence(override: str, message: str) -
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_two_lengths_are_refused_and_a_word_replaces_the_files() -> None:
-    with pytest.raises(BadInput, match="epochs and minutes are both given"):
+def test_two_lengths_are_refused_and_an_override_replaces_the_length_of_the_file() -> None:
+    with pytest.raises(BadInput, match="epochs and minutes are both set"):
         config.load({"train": {"epochs": 3, "minutes": 1}})
     assert config.load({"train": {"epochs": 3}}, ["train.minutes=2"]).train.epochs is None
 
@@ -157,7 +157,7 @@ def test_a_wrong_file_gets_one_clear_sentence(content: str | None, message: str,
         settings.read(file)
 
 
-def test_a_resolved_config_says_all_and_means_the_same_when_read_again() -> None:
+def test_a_resolved_config_is_complete_and_survives_being_read_again() -> None:
     resolved = setup.resolve(
         config.load({}, ["model.name=vit-micro/8", "data.image_size=64", "method.masks.num_targets=3"])
     )
@@ -170,7 +170,7 @@ def test_a_resolved_config_says_all_and_means_the_same_when_read_again() -> None
     assert config.dump(again) == config.dump(resolved)
 
 
-def test_monitors_are_added_to_the_defaults_and_can_be_left_out() -> None:
+def test_monitors_are_added_to_the_defaults_and_can_be_switched_off() -> None:
     loaded = config.load({}, ["monitors.collapse=off", "monitors.loss.every=5"])
     others = {"throughput": {}, "prediction": {}, "gradients": {}}
     assert loaded.monitors == {"loss": {"every": 5}, "collapse": False, **others}

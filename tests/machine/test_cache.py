@@ -1,4 +1,4 @@
-"""The disk cache: what was stored comes back, what is damaged or too much goes, and nothing breaks when it cannot write."""
+"""The disk cache: it returns what it stored, deletes damaged and excess files, and never breaks a run."""
 
 import os
 from pathlib import Path
@@ -11,44 +11,44 @@ from openjepa.machine import cache
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("OPENJEPA_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
-def test_what_was_stored_comes_back(place: Path) -> None:
+def test_stored_tensors_load_again(folder: Path) -> None:
     name = cache.key("features", "a")
     assert cache.load(name) is None
     tensors = {"x": torch.randn(3, 4).t(), "ok": torch.tensor([True, False])}
     assert cache.store(name, tensors)
-    found = cache.load(name)
-    assert found is not None and all(torch.equal(found[key], tensors[key]) for key in tensors)
-    assert [path.name for path in place.iterdir()] == [f"{name}.safetensors"]
+    loaded = cache.load(name)
+    assert loaded is not None and all(torch.equal(loaded[key], tensors[key]) for key in tensors)
+    assert [path.name for path in folder.iterdir()] == [f"{name}.safetensors"]
 
 
 def test_keys_differ_when_words_are_cut_differently() -> None:
     assert len({cache.key("ab", "c"), cache.key("a", "bc"), cache.key("abc"), cache.key("c", "ab")}) == 4
 
 
-def test_a_damaged_file_is_as_good_as_none_and_goes(place: Path) -> None:
+def test_a_damaged_file_counts_as_missing_and_is_deleted(folder: Path) -> None:
     name = cache.key("a")
     cache.store(name, {"x": torch.zeros(1000)})
-    (path,) = place.iterdir()
+    (path,) = folder.iterdir()
     path.write_bytes(path.read_bytes()[:500])
     assert cache.load(name) is None and not path.exists()
 
 
-def test_what_was_not_used_for_longest_goes_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_recently_used_file_is_deleted_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENJEPA_CACHE_GB", "0.00001")  # 10 kB: two of these files, not three
     for age, name in enumerate(("first", "second")):
         cache.store(name, {"x": torch.zeros(1000)})
-        os.utime(place / f"{name}.safetensors", (age, age))
+        os.utime(folder / f"{name}.safetensors", (age, age))
     cache.load("first")  # used just now
     cache.store("third", {"x": torch.zeros(1000)})
-    assert {path.stem for path in place.iterdir()} == {"first", "third"}
+    assert {path.stem for path in folder.iterdir()} == {"first", "third"}
 
 
-def test_one_thing_larger_than_the_limit_is_kept_while_it_is_the_newest(place: Path, monkeypatch) -> None:
+def test_one_file_larger_than_the_limit_stays_while_it_is_the_newest(folder: Path, monkeypatch) -> None:
     monkeypatch.setenv("OPENJEPA_CACHE_GB", "0.000001")
     assert cache.store("large", {"x": torch.zeros(1000)}) and cache.load("large") is not None
 
@@ -58,34 +58,34 @@ def test_off_means_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.folder() is None and not cache.store("a", {"x": torch.zeros(1)}) and cache.load("a") is None
 
 
-def test_a_place_that_cannot_be_written_loses_nothing_but_the_cache(tmp_path: Path, monkeypatch) -> None:
+def test_an_unwritable_folder_only_disables_the_cache(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("OPENJEPA_CACHE", str(tmp_path / "file"))
     assert not cache.store("a", {"x": torch.zeros(1)}) and cache.load("a") is None
 
 
-def test_a_limit_that_is_no_number_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_that_is_not_a_number_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENJEPA_CACHE_GB", "plenty")
     with pytest.raises(BadInput, match='OPENJEPA_CACHE_GB is "plenty"'):
         cache.limit()
 
 
-def test_without_a_word_it_lies_in_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_default_is_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("OPENJEPA_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache.folder() == tmp_path / "openjepa"
 
 
-def test_a_cache_that_may_only_be_read_serves_all_the_same(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_cache_still_loads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.store("a", {"x": torch.ones(2)})
     monkeypatch.setattr(os, "utime", lambda path: (_ for _ in ()).throw(PermissionError(path)))
-    found = cache.load("a")
-    assert found is not None and found["x"].tolist() == [1, 1] and len(list(place.iterdir())) == 1
+    loaded = cache.load("a")
+    assert loaded is not None and loaded["x"].tolist() == [1, 1] and len(list(folder.iterdir())) == 1
 
 
-def test_what_killed_processes_left_goes_after_a_day(place: Path) -> None:
-    place.mkdir()
-    old, new = place / ".old.safetensors.1", place / ".new.safetensors.2"
+def test_files_of_killed_processes_are_deleted_after_a_day(folder: Path) -> None:
+    folder.mkdir()
+    old, new = folder / ".old.safetensors.1", folder / ".new.safetensors.2"
     for path in (old, new):
         path.write_bytes(b"half")
     os.utime(old, (1, 1))

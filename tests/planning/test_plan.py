@@ -76,7 +76,7 @@ def test_flops_agree_with_a_real_step_whose_attention_is_written_out_as_matrix_p
 @pytest.mark.parametrize("word", ["model.drop_path=0", "model.checkpoint_activations=true"])
 def test_memory_agrees_with_the_allocations_of_a_real_step(word: str) -> None:
     config = small(word)
-    method, step = build.method(config).train(), Step(0, 10, 0, 8, slice(0, 8))
+    method, step = build.method(config).train(), Step(index=0, total=10, seed=0, batch_size=8, rows=slice(0, 8))
     method(Batch(torch.randn(8, 3, 64, 64), torch.arange(8)), step).loss.backward()  # now gradients and tables exist
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         batch = Batch(torch.randn(8, 3, 64, 64), torch.arange(8))  # by name, or it would be gone before the peak

@@ -25,10 +25,10 @@ def test_it_ends_with_the_weights_that_version_0_1_would_have_reached(old_run: P
     assert done.returncode == 0, done.stderr
     weights = load_file(old_run / "weights.safetensors")
     expected = json.loads((FIXTURES / "run_0.1_finished.json").read_text(encoding="utf-8"))
-    found = {name: [tensor.double().sum().item(), tensor.double().norm().item()] for name, tensor in weights.items()}
-    assert found.keys() == expected.keys()
+    sums = {name: [tensor.double().sum().item(), tensor.double().norm().item()] for name, tensor in weights.items()}
+    assert sums.keys() == expected.keys()
     for name, numbers in expected.items():  # not bit for bit: another processor may round differently
-        assert found[name] == pytest.approx(numbers, rel=1e-3, abs=1e-3), name
+        assert sums[name] == pytest.approx(numbers, rel=1e-3, abs=1e-3), name
 
 
 def test_its_checkpoint_loads_and_evaluates(old_run: Path) -> None:

@@ -1,4 +1,4 @@
-"""What lies in a run folder and how it is read back: metrics, weights, checkpoints, collapse measures, precision."""
+"""The files of a run folder and how to read them: metrics, weights, checkpoints, collapse measures, precision."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,8 @@ import runner
 from openjepa.core import config as configs
 from openjepa.core.errors import BadInput
 from openjepa.machine import device
-from openjepa.runs import checkpoint
+from openjepa.runs import checkpoint, provenance
+from openjepa.runs.directory import RunFolder
 from openjepa.runs.metrics import Recorder, read, series
 from openjepa.training import resume, setup
 from openjepa.training.monitors import collapse
@@ -29,7 +30,7 @@ def test_metrics_are_one_object_a_line_and_a_torn_last_line_is_ignored(tmp_path:
     assert series(read(path), "collapse/rankme") == ([2], [3.0])
 
 
-def test_a_resumed_recorder_drops_what_came_after_the_checkpoint_and_goes_on_with_the_clock(tmp_path: Path) -> None:
+def test_a_resumed_recorder_drops_lines_after_the_checkpoint_and_continues_the_clock(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     rows = [{"step": step, "wall": 10.0 * step, "train/loss": float(step)} for step in (1, 2, 3)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -55,9 +56,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_can_be_loaded_from_its_folder_a_checkpoint_and_its_weights_file(run: Path) -> None:
     images = torch.randn(2, 3, 32, 32)
-    places = [run, run / "weights.safetensors", run / "checkpoints/step-00000004"]
+    paths = [run, run / "weights.safetensors", run / "checkpoints/step-00000004"]
     with torch.no_grad():
-        outputs = [openjepa.load_encoder(place)(images) for place in places]
+        outputs = [openjepa.load_encoder(path)(images) for path in paths]
     assert torch.equal(outputs[0], outputs[1]) and torch.equal(outputs[0], outputs[2])
     assert outputs[0].shape == (2, 16, 64)
 
@@ -81,9 +82,9 @@ def test_the_run_folder_holds_what_the_readme_says(run: Path) -> None:
         "checkpoints",
         "weights.safetensors",
     }
-    provenance = json.loads((run / "provenance.json").read_text())
-    assert provenance["status"] == "finished" and provenance["data"]["source"] == "scenes:32"
-    assert provenance["versions"]["torch"].startswith(torch.__version__.split("+")[0])
+    record = json.loads((run / "provenance.json").read_text())
+    assert record["status"] == "finished" and record["data"]["source"] == "scenes:32"
+    assert record["versions"]["torch"].startswith(torch.__version__.split("+")[0])
 
 
 @pytest.mark.parametrize("kind", ["truncated", "tampered", "missing", "no manifest"])
@@ -148,7 +149,7 @@ def test_precision_is_float32_on_a_cpu_and_a_failing_probe_is_never_a_crash(monk
     assert device.resolve_precision("auto", gpu) == "bfloat16"
 
 
-def test_asking_for_bfloat16_trains_or_says_why_not(tmp_path: Path) -> None:
+def test_bfloat16_trains_or_explains_why_not(tmp_path: Path) -> None:
     """On some machines the first bfloat16 product kills the process; a run must survive that."""
     done = runner.command(*runner.words("scenes:32", tmp_path / "run", "train.precision=bfloat16", "train.steps=2"))
     assert done.returncode == 0 or (done.returncode == 2 and "bfloat16 does not work" in done.stderr), done.stderr
@@ -190,7 +191,7 @@ def test_compiled_networks_train_the_same_model(run: Path, tmp_path: Path, monke
     assert all(torch.allclose(ours[name], theirs[name], atol=1e-6) for name in theirs)
 
 
-def test_a_run_from_before_an_option_existed_may_go_on() -> None:
+def test_a_run_from_before_an_option_existed_may_resume() -> None:
     config = setup.resolve(configs.load({}, ["model.name=vit-nano/8", "data.image_size=32"]))
     stored = yaml.safe_load(configs.dump(config))
     del stored["method"]["num_contexts"]
@@ -198,3 +199,26 @@ def test_a_run_from_before_an_option_existed_may_go_on() -> None:
     stored["method"]["loss"] = "l2"
     with pytest.raises(BadInput, match=r"method\.loss: 'l2' in the run"):
         resume._refuse_difference(stored, config, "somewhere")
+
+
+def test_provenance_survives_writing_and_keeps_its_keys(run: Path, tmp_path: Path) -> None:
+    written, copy = json.loads((run / "provenance.json").read_text()), RunFolder(tmp_path)
+    provenance.write(copy, provenance.read(RunFolder(run)))
+    assert json.loads(copy.provenance.read_text()) == written
+    keys = "status started command commit versions machine processes precision data minutes steps ended peak_memory_mib"
+    assert list(written) == keys.split() and set(written["data"]) == {"source", "fingerprint"}
+
+
+def test_provenance_of_an_older_version_loads_and_a_damaged_one_is_named(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    assert provenance.status(folder) == ""
+    folder.provenance.write_text('{"status": "running", "unknown": 1, "machine": {"cores": 2}}')
+    record = provenance.read(folder)
+    assert (record.status, record.machine.cores, record.data.fingerprint, record.steps) == ("running", 2, None, None)
+    provenance.set_status(folder, "failed")
+    assert provenance.status(folder) == "failed" and "steps" not in json.loads(folder.provenance.read_text())
+    for content in ("{", "[1]", '{"steps": "many"}'):
+        folder.provenance.write_text(content)
+        with pytest.raises(BadInput, match="cannot read .*provenance.json"):
+            provenance.read(folder)
+        assert provenance.status(folder) == ""

@@ -252,7 +252,7 @@ def test_a_table_names_runs_that_went_wrong(tmp_path: Path) -> None:
         write_finished(folder.run(arm, 0), looks)
     notes = table.notes(study, results.collect(study, folder))
     (warning,) = [note for note in notes if "teacher" in note]
-    assert warning.startswith("high rate, seed 0: watch out: the teacher gives all pictures nearly the same answer")
+    assert warning.startswith("high rate, seed 0: watch out: the teacher gives nearly the same output for all images")
 
 
 def write_finished(run: RunFolder, rows: list[dict[str, float]]) -> None:

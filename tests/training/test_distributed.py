@@ -1,4 +1,4 @@
-"""Two gloo processes train the same model as one; a run may go on with another number of processes."""
+"""Two gloo processes train the same model as one; a run may resume with another number of processes."""
 
 import json
 import os
@@ -39,14 +39,14 @@ def torchrun(num_processes: int, *arguments: str) -> subprocess.CompletedProcess
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return runner.make_pictures(tmp_path_factory.mktemp("pictures"))
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return runner.make_pictures(tmp_path_factory.mktemp("images"))
 
 
 @pytest.fixture(scope="module")
-def alone(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def alone(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "alone"
-    done = runner.command(*runner.words(pictures, run, "model.drop_path=0.2"))
+    done = runner.command(*runner.words(images, run, "model.drop_path=0.2"))
     assert done.returncode == 0, done.stderr
     return run
 
@@ -61,8 +61,8 @@ def losses(run: Path) -> list[float]:
     return series(read(run / "metrics.jsonl"), "train/loss")[1]
 
 
-def test_two_processes_train_the_same_model_as_one(alone: Path, pictures: Path, tmp_path: Path) -> None:
-    done = torchrun(2, *runner.words(pictures, tmp_path / "run", "model.drop_path=0.2"))
+def test_two_processes_train_the_same_model_as_one(alone: Path, images: Path, tmp_path: Path) -> None:
+    done = torchrun(2, *runner.words(images, tmp_path / "run", "model.drop_path=0.2"))
     assert done.returncode == 0, done.stderr
     assert largest_difference(alone, tmp_path / "run") < TOLERANCE
     assert losses(tmp_path / "run") == pytest.approx(losses(alone), abs=1e-4), "the loss is that of all processes"
@@ -72,15 +72,15 @@ def test_two_processes_train_the_same_model_as_one(alone: Path, pictures: Path, 
     assert [json.loads(row)["step"] for row in rows] == list(range(1, runner.STEPS + 1)), "only rank 0 writes"
 
 
-def test_accumulation_trains_the_same_model(alone: Path, pictures: Path, tmp_path: Path) -> None:
-    done = runner.command(*runner.words(pictures, tmp_path / "run", "model.drop_path=0.2", "train.accumulate=4"))
+def test_accumulation_trains_the_same_model(alone: Path, images: Path, tmp_path: Path) -> None:
+    done = runner.command(*runner.words(images, tmp_path / "run", "model.drop_path=0.2", "train.accumulate=4"))
     assert done.returncode == 0, done.stderr
     assert largest_difference(alone, tmp_path / "run") < TOLERANCE
     assert losses(tmp_path / "run") == pytest.approx(losses(alone), abs=1e-4), "the loss is that of all rounds"
 
 
-def test_a_run_goes_on_with_another_number_of_processes(alone: Path, pictures: Path, tmp_path: Path) -> None:
-    words = runner.words(pictures, tmp_path / "run", "model.drop_path=0.2")
+def test_a_run_resumes_with_another_number_of_processes(alone: Path, images: Path, tmp_path: Path) -> None:
+    words = runner.words(images, tmp_path / "run", "model.drop_path=0.2")
     runner.killed("step:7", *words)
     done = torchrun(2, *words, "--resume")
     assert done.returncode == 0, done.stderr
@@ -88,14 +88,14 @@ def test_a_run_goes_on_with_another_number_of_processes(alone: Path, pictures: P
     assert largest_difference(alone, tmp_path / "run") < TOLERANCE
 
 
-def test_the_tolerance_would_notice_another_seed(alone: Path, pictures: Path, tmp_path: Path) -> None:
-    done = runner.command(*runner.words(pictures, tmp_path / "run", "model.drop_path=0.2", "seed=1"))
+def test_the_tolerance_would_notice_another_seed(alone: Path, images: Path, tmp_path: Path) -> None:
+    done = runner.command(*runner.words(images, tmp_path / "run", "model.drop_path=0.2", "seed=1"))
     assert done.returncode == 0, done.stderr
     assert largest_difference(alone, tmp_path / "run") > 100 * TOLERANCE
 
 
-def test_a_batch_that_cannot_be_shared_is_refused(pictures: Path, tmp_path: Path) -> None:
-    done = torchrun(2, *runner.words(pictures, tmp_path / "run", "train.batch_size=7"))
+def test_a_batch_that_cannot_be_shared_is_refused(images: Path, tmp_path: Path) -> None:
+    done = torchrun(2, *runner.words(images, tmp_path / "run", "train.batch_size=7"))
     assert done.returncode != 0
     assert "batch size 7 cannot be shared equally by 2 processes" in done.stderr
     assert not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""A killed run continues bit for bit; everything doubtful is refused. Runs are processes of their own, killed with SIGKILL."""
+"""A killed run resumes bit for bit; anything doubtful is refused. Each run is a process of its own, killed with SIGKILL."""
 
 import json
 import os
@@ -20,15 +20,15 @@ from openjepa.training.pretrain import pretrain
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return runner.make_pictures(tmp_path_factory.mktemp("pictures"))
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return runner.make_pictures(tmp_path_factory.mktemp("images"))
 
 
 @pytest.fixture(scope="module")
-def whole(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The uninterrupted run, with pictures cached in memory."""
+def whole(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The uninterrupted run, with images cached in memory."""
     run = tmp_path_factory.mktemp("runs") / "whole"
-    done = runner.command(*runner.words(pictures, run))
+    done = runner.command(*runner.words(images, run))
     assert done.returncode == 0, done.stderr
     return run
 
@@ -46,11 +46,11 @@ def copy_of(run: Path, folder: Path) -> Path:
     ("kill_at", "workers"),
     [("step:2", 0), ("backward:7", 2), ("weights:6", 0), ("state:6", 1), ("rename:9", 0), ("finish:10", 0)],
 )
-def test_a_run_killed_at_any_moment_continues_bit_for_bit(
-    kill_at: str, workers: int, whole: Path, pictures: Path, tmp_path: Path
+def test_a_run_killed_at_any_moment_resumes_bit_for_bit(
+    kill_at: str, workers: int, whole: Path, images: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    words = runner.words(pictures, run, f"data.workers={workers}", "data.cache=none")
+    words = runner.words(images, run, f"data.workers={workers}", "data.cache=none")
     assert runner.killed(kill_at, *words).returncode == -signal.SIGKILL
     assert not (run / "weights.safetensors").exists()
     again = runner.command(*words, "--resume")
@@ -66,12 +66,12 @@ def test_a_run_killed_at_any_moment_continues_bit_for_bit(
 
 
 @pytest.mark.parametrize("name", methods.names())
-def test_every_method_continues_bit_for_bit(
-    name: str, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_every_method_resumes_bit_for_bit(
+    name: str, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cut off inside this process, which is quicker than nine kills. Views are cropped by a process of their own."""
     settings = {
-        "data": {"source": str(pictures), "image_size": 32, "workers": 1, "cache": "none"},
+        "data": {"source": str(images), "image_size": 32, "workers": 1, "cache": "none"},
         "method": {"name": name},
         "model": {"name": "vit-nano/8"},
         "train": {"batch_size": 8, "steps": 5, "checkpoint_every": 2},
@@ -79,7 +79,7 @@ def test_every_method_continues_bit_for_bit(
     whole = pretrain(settings, tmp_path / "whole")
     with monkeypatch.context() as patch:
         clip = loop._clip
-        patch.setattr(loop, "_clip", lambda training, index: clip(training, index) if index < 3 else 1 / 0)
+        patch.setattr(loop, "_clip", lambda *arguments: clip(*arguments) if arguments[2] < 3 else 1 / 0)
         with pytest.raises(ZeroDivisionError):
             pretrain(settings, tmp_path / "cut")
     cut = pretrain(settings, tmp_path / "cut", resumes=True)
@@ -97,13 +97,13 @@ PROBE = (
 
 
 def test_probing_while_training_changes_no_bit_of_the_run_and_survives_a_kill(
-    whole: Path, pictures: Path, tmp_path: Path
+    whole: Path, images: Path, tmp_path: Path
 ) -> None:
     """`whole` was trained without the monitor; one of these is killed and continued."""
     watched, killed = tmp_path / "watched", tmp_path / "killed"
-    done = runner.command(*runner.words(pictures, watched, *PROBE))
+    done = runner.command(*runner.words(images, watched, *PROBE))
     assert done.returncode == 0, done.stderr
-    words = runner.words(pictures, killed, *PROBE, "data.workers=2", "data.cache=none")
+    words = runner.words(images, killed, *PROBE, "data.workers=2", "data.cache=none")
     assert runner.killed("backward:5", *words).returncode == -signal.SIGKILL
     again = runner.command(*words, "--resume")
     assert again.returncode == 0, again.stderr
@@ -130,11 +130,11 @@ def _tensors(path: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_polite_stop_saves_and_exits_cleanly_and_the_run_goes_on(
-    number: signal.Signals, whole: Path, pictures: Path, tmp_path: Path
+def test_a_polite_stop_saves_and_exits_cleanly_and_the_run_resumes(
+    number: signal.Signals, whole: Path, images: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    words = runner.words(pictures, run, "train.checkpoint_every=1000")
+    words = runner.words(images, run, "train.checkpoint_every=1000")
     words += ["--set", "data.cache=none", "--set", "data.workers=2"]
     slow = [sys.executable, str(Path(__file__).with_name("slow_steps.py")), *words]
     process = subprocess.Popen(
@@ -166,33 +166,33 @@ def _wait_for_step(run: Path, step: int) -> None:
 
 
 def test_a_truncated_newest_checkpoint_is_named_and_the_one_before_is_used_with_a_notice(
-    whole: Path, pictures: Path, tmp_path: Path
+    whole: Path, images: Path, tmp_path: Path
 ) -> None:
     run = copy_of(whole, tmp_path / "run")
     weights = run / "checkpoints/step-00000010/weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
-    again = runner.command(*runner.words(pictures, run), "--resume")
+    again = runner.command(*runner.words(images, run), "--resume")
     assert again.returncode == 0, again.stderr
     assert "step-00000010 is damaged: weights.safetensors has" in again.stderr
-    assert "continuing from the newest intact checkpoint, step-00000009" in again.stderr
+    assert "resuming from the newest intact checkpoint, step-00000009" in again.stderr
     assert losses(run) == losses(whole)
 
 
-def test_without_an_intact_checkpoint_nothing_is_started_over(whole: Path, pictures: Path, tmp_path: Path) -> None:
+def test_without_an_intact_checkpoint_the_run_does_not_start_over(whole: Path, images: Path, tmp_path: Path) -> None:
     run = copy_of(whole, tmp_path / "run")
     for state in run.glob("checkpoints/*/state.pt"):
         content = bytearray(state.read_bytes())
         content[len(content) // 2] ^= 1
         state.write_bytes(content)
-    again = runner.command(*runner.words(pictures, run), "--resume")
+    again = runner.command(*runner.words(images, run), "--resume")
     assert again.returncode == 2
-    assert "the contents of state.pt were changed" in again.stderr
+    assert "the contents of state.pt have changed" in again.stderr
     assert "no intact checkpoint" in again.stderr.splitlines()[-1]
 
 
-def test_a_changed_config_is_refused_with_the_difference(whole: Path, pictures: Path, tmp_path: Path) -> None:
+def test_a_changed_config_is_refused_with_the_difference(whole: Path, images: Path, tmp_path: Path) -> None:
     run = copy_of(whole, tmp_path / "run")
-    again = runner.command(*runner.words(pictures, run, "optim.lr=0.5", "method.loss=l2"), "--resume")
+    again = runner.command(*runner.words(images, run, "optim.lr=0.5", "method.loss=l2"), "--resume")
     assert again.returncode == 2
     assert "optim.lr: 0.001 in the run, 0.5 now" in again.stderr
     assert "method.loss: 'smooth_l1' in the run, 'l2' now" in again.stderr
@@ -215,36 +215,36 @@ def test_a_damaged_newer_checkpoint_never_crowds_out_a_good_one(whole: Path, tmp
     checkpoint.verify(folder / "step-00000009")
 
 
-def test_changed_data_is_refused(whole: Path, pictures: Path, tmp_path: Path) -> None:
+def test_changed_data_is_refused(whole: Path, images: Path, tmp_path: Path) -> None:
     run = copy_of(whole, tmp_path / "run")
-    changed = runner.make_pictures(tmp_path / "pictures", number=23)
-    config = (run / "config.yaml").read_text().replace(str(pictures), str(changed))
+    changed = runner.make_pictures(tmp_path / "images", number=23)
+    config = (run / "config.yaml").read_text().replace(str(images), str(changed))
     (run / "config.yaml").write_text(config)
     again = runner.command("pretrain", "--run", str(run), "--resume")
     assert again.returncode == 2
     assert "has changed since" in again.stderr
 
 
-def test_a_run_folder_in_use_is_not_overwritten(whole: Path, pictures: Path) -> None:
+def test_a_run_folder_in_use_is_not_overwritten(whole: Path, images: Path) -> None:
     before = (whole / "weights.safetensors").read_bytes()
-    again = runner.command(*runner.words(pictures, whole))
+    again = runner.command(*runner.words(images, whole))
     assert again.returncode == 2 and "already holds a run; add --resume" in again.stderr
     assert (whole / "weights.safetensors").read_bytes() == before
 
 
-def test_resume_needs_nothing_but_the_folder_and_says_when_there_is_nothing_to_do(whole: Path) -> None:
+def test_resume_needs_only_the_folder_and_reports_a_finished_run(whole: Path) -> None:
     again = runner.command("pretrain", "--run", str(whole), "--resume")
     assert again.returncode == 0 and "is finished: 10 of 10 steps" in again.stderr
 
 
-def test_a_run_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_run_is_refused(tmp_path: Path) -> None:
     again = runner.command("pretrain", "--run", str(tmp_path / "none"), "--resume")
     assert again.returncode == 2 and "holds no run to resume" in again.stderr
 
 
-def test_a_non_finite_loss_stops_before_the_weights_move(pictures: Path, tmp_path: Path) -> None:
+def test_a_non_finite_loss_stops_before_the_weights_move(images: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    broken = runner.command(*runner.words(pictures, run, "optim.lr=1e30", "optim.clip=null", "optim.warmup=0"))
+    broken = runner.command(*runner.words(images, run, "optim.lr=1e30", "optim.clip=null", "optim.warmup=0"))
     assert broken.returncode == 1
     assert "is not finite" in broken.stderr and "lower optim.lr" in broken.stderr
     rows = metrics.read(run / "metrics.jsonl")

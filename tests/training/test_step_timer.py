@@ -1,4 +1,4 @@
-"""How long steps take and how long they wait for data: a monitor sees all steps since its last look, not the one it falls on."""
+"""How long steps take and how long they wait for data: a monitor sees all steps since its last reading, not only one."""
 
 from types import SimpleNamespace
 
@@ -9,39 +9,61 @@ from openjepa.core.contracts import View
 from openjepa.core.types import LossOutput, Step
 from openjepa.training import loop
 from openjepa.training.monitors.throughput import Throughput
-from openjepa.training.step_timer import Pace
+from openjepa.training.step_timer import StepTimer
+
+TOTAL = 12
 
 
-def test_means_are_over_the_last_steps_or_as_many_as_there_were() -> None:
-    pace = Pace(memory=3)
+def test_means_are_over_the_last_steps_or_all_if_there_were_fewer() -> None:
+    timer = StepTimer(memory=3)
     for seconds in (100.0, 1.0, 2.0, 3.0):
-        pace.add(seconds, seconds / 2)
-    assert pace.over(2) == (2.5, 1.25) and pace.over(50) == (2.0, 1.0)
+        timer.add(seconds, seconds / 2)
+    assert timer.over(2) == (2.5, 1.25) and timer.over(50) == (2.0, 1.0)
 
 
-def test_a_stall_between_two_looks_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every fourth batch is waited for, and never the one of a step that is looked at."""
+def stalling_step(parts, settings, index: int, batches) -> View:
+    """Every fourth batch makes the step wait, never one at which the monitor reads."""
+    waiting = 3.0 if index % 4 == 1 else 0.0
+    return View(
+        step=Step(index=index, total=TOTAL, seed=0, batch_size=8, rows=slice(0, 8)),
+        method=None,
+        output=LossOutput(torch.zeros(())),
+        gradient_norm=0.0,
+        lr=0.0,
+        weight_decay=0.0,
+        step_seconds=1.0 + waiting,
+        wait_seconds=waiting,
+    )
+
+
+def test_a_stall_between_two_readings_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded: dict[int, dict[str, float]] = {}
-
-    def step(training, index: int, batches) -> View:
-        waiting = 3.0 if index % 4 == 1 else 0.0
-        output = LossOutput(torch.zeros(()))
-        return View(Step(index, 13, 0, 8, slice(0, 8)), None, output, 0.0, 0.0, 0.0, 1.0 + waiting, waiting)
-
-    monkeypatch.setattr(loop, "_step", step)
+    monkeypatch.setattr(loop, "_step", stalling_step)
     loop.run(
-        SimpleNamespace(
+        loop.Parts(
+            method=None,
             trained=torch.nn.Identity(),
-            batches=lambda start: iter(()),
+            optimizer=None,
+            rates=None,
+            loader=SimpleNamespace(batches=lambda start: iter(())),
             monitors=[(4, Throughput())],
-            record=lambda number, values: recorded.update({number: dict(values)}),
+        ),
+        loop.Settings(
+            total=TOTAL,
+            seed=0,
+            batch_size=8,
+            accumulate=1,
+            clip=None,
+            precision="float32",
+            device=torch.device("cpu"),
             checkpoint_every=100,
             check_every=100,
+        ),
+        SimpleNamespace(
+            record=lambda number, values: recorded.update({number: values}),
             save=lambda number: None,
             should_stop=lambda: False,
-            device=torch.device("cpu"),
-            total=12,
-        )
+        ),
     )
     assert list(recorded) == [1, 5, 9, 12]  # steps 0, 4, 8 and the last
     for number in (5, 9, 12):

@@ -1,4 +1,4 @@
-"""The watch: its numbers against slow and hand-made truths, its words on made-up histories."""
+"""The watch: its numbers against slow and hand-made versions, its verdicts on made-up histories."""
 
 import math
 from typing import Any
@@ -16,10 +16,13 @@ from openjepa.core.types import Batch, LossOutput, Step
 from openjepa.methods.ijepa import IJEPA
 from openjepa.report import overview, page
 from openjepa.report import record as report_record
+from openjepa.runs.provenance import Provenance
 from openjepa.training import resume, verdict
 from openjepa.training.history import History
 from openjepa.training.monitors import collapse, prediction
 from openjepa.training.watch import Watch, check
+
+STEP = Step(index=0, total=10, seed=0, batch_size=4, rows=slice(0, 4))
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -29,14 +32,16 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 # numbers
 
 
-def test_position_share_is_the_variance_that_places_explain() -> None:
+def test_position_share_is_the_variance_that_positions_explain() -> None:
     tokens = draw(5, 9, 4) + 2 * draw(1, 9, 4, seed=1)
     mean = tokens.mean(dim=(0, 1))
     total = sum((tokens[b, n] - mean).square().sum().item() for b in range(5) for n in range(9)) / 45
-    places = sum((tokens[:, n].mean(dim=0) - mean).square().sum().item() for n in range(9)) / 9
-    assert collapse.position_share(tokens) == pytest.approx(places / total, rel=1e-5)
-    assert collapse.position_share(draw(1, 9, 4).expand(5, 9, 4)) == pytest.approx(1.0), "every picture is the same"
-    assert collapse.position_share(draw(5, 1, 4).expand(5, 9, 4)) == pytest.approx(0.0, abs=1e-6), "every place is"
+    positions = sum((tokens[:, n].mean(dim=0) - mean).square().sum().item() for n in range(9)) / 9
+    assert collapse.position_share(tokens) == pytest.approx(positions / total, rel=1e-5)
+    assert collapse.position_share(draw(1, 9, 4).expand(5, 9, 4)) == pytest.approx(1.0), "all images are equal"
+    assert collapse.position_share(draw(5, 1, 4).expand(5, 9, 4)) == pytest.approx(0.0, abs=1e-6), (
+        "all positions are equal"
+    )
 
 
 def test_effective_rank_is_the_perplexity_of_the_covariances_eigenvalues() -> None:
@@ -47,25 +52,25 @@ def test_effective_rank_is_the_perplexity_of_the_covariances_eigenvalues() -> No
     assert collapse.rankme(features) < 1.2, "without centring the shared mean is nearly all there is"
 
 
-def test_token_rank_counts_what_differs_at_a_place() -> None:
-    places = 50 * draw(1, 9, 6, seed=1)
-    tokens = places + draw(30, 9, 2) @ draw(2, 6, seed=2)
-    assert collapse.token_rank(tokens) < 2.01, "two directions, whatever the places are"
-    assert collapse.token_rank(places + draw(30, 9, 6)) > 5.8
+def test_token_rank_ignores_the_mean_of_a_position() -> None:
+    positions = 50 * draw(1, 9, 6, seed=1)
+    tokens = positions + draw(30, 9, 2) @ draw(2, 6, seed=2)
+    assert collapse.token_rank(tokens) < 2.01, "two directions, whatever the positions hold"
+    assert collapse.token_rank(positions + draw(30, 9, 6)) > 5.8
 
 
-PLACES = torch.arange(9).expand(3, 9)  # three pictures, every place of a 3×3 grid
+POSITIONS = torch.arange(9).expand(3, 9)  # three images, every position of a 3×3 grid
 
 
 def test_perfect_predictions_have_skill_one() -> None:
     targets = draw(3, 9, 4)
-    assert prediction.skill(targets, targets, PLACES, F.mse_loss) == 1.0
+    assert prediction.skill(targets, targets, POSITIONS, F.mse_loss) == 1.0
 
 
-def test_the_mean_of_a_place_has_no_skill() -> None:
-    truth = draw(1, 9, 8, seed=1)  # what the place has on average over endless pictures
+def test_the_mean_of_a_position_has_no_skill() -> None:
+    truth = draw(1, 9, 8, seed=1)  # the mean of a position over infinitely many images
     targets = truth + 0.3 * draw(200, 9, 8)
-    index = PLACES[:1].expand(200, 9)
+    index = POSITIONS[:1].expand(200, 9)
     for distance in (F.mse_loss, F.smooth_l1_loss):
         assert prediction.skill(truth.expand_as(targets), targets, index, distance) == pytest.approx(0, abs=0.01)
 
@@ -78,27 +83,27 @@ def test_skill_compares_with_the_error_of_the_mean_by_hand() -> None:
     )
 
 
-def test_a_place_asked_twice_of_one_picture_counts_once() -> None:
+def test_a_position_predicted_twice_for_one_image_counts_once() -> None:
     targets, index = torch.tensor([[[0.0], [0.0]], [[2.0], [5.0]]]), torch.tensor([[0, 0], [0, 1]])
-    # place 0: values 0 and 2, so variance 2; place 1 belongs to one picture only and is left out
+    # position 0: values 0 and 2, so variance 2; position 1 has one image only and is left out
     assert prediction.skill(targets + 1, targets, index, F.mse_loss) == pytest.approx(1 - 1 / 2)
 
 
-def test_without_a_place_asked_of_two_pictures_there_is_no_skill() -> None:
+def test_without_a_position_predicted_for_two_images_there_is_no_skill() -> None:
     targets, index = draw(2, 1, 4), torch.tensor([[0], [1]])
     assert math.isnan(prediction.skill(targets, targets, index, F.mse_loss))
 
 
-def test_the_same_answer_for_every_picture_has_no_spread() -> None:
+def test_the_same_prediction_for_every_image_has_no_spread() -> None:
     targets = draw(3, 9, 4)
-    assert prediction.spread(draw(1, 9, 4).expand(3, 9, 4), targets, PLACES) == pytest.approx(0, abs=1e-6)
-    assert prediction.spread(0.5 * targets + draw(1, 9, 4), targets, PLACES) == pytest.approx(0.5)
+    assert prediction.spread(draw(1, 9, 4).expand(3, 9, 4), targets, POSITIONS) == pytest.approx(0, abs=1e-6)
+    assert prediction.spread(0.5 * targets + draw(1, 9, 4), targets, POSITIONS) == pytest.approx(0.5)
 
 
 def test_gradients_of_the_parts_make_up_the_whole(tiny_encoder) -> None:
     method = IJEPA(tiny_encoder)
-    step, batch = Step(0, 10, 0, 4, slice(0, 4)), Batch(draw(4, 3, 32, 32), torch.arange(4))
-    method(batch, step).loss.backward()
+    batch = Batch(draw(4, 3, 32, 32), torch.arange(4))
+    method(batch, STEP).loss.backward()
     values = dict(monitors["gradients"]()(view(method, LossOutput(torch.zeros(())), batch)))
     total = math.hypot(*(p.grad.norm().item() for p in method.parameters() if p.grad is not None))
     assert math.hypot(values["gradients/context_encoder"], values["gradients/predictor"]) == pytest.approx(
@@ -109,7 +114,7 @@ def test_gradients_of_the_parts_make_up_the_whole(tiny_encoder) -> None:
 
 
 @pytest.mark.parametrize("name", ["collapse", "prediction", "gradients"])
-def test_a_monitor_without_its_tensors_says_nothing(name: str, tiny_encoder) -> None:
+def test_a_monitor_without_its_tensors_yields_no_values(name: str, tiny_encoder) -> None:
     assert list(monitors[name]()(view(IJEPA(tiny_encoder), LossOutput(torch.zeros(())), None))) == []
 
 
@@ -121,7 +126,17 @@ def test_broken_weights_are_left_to_the_loop(tiny_encoder) -> None:
 
 
 def view(method: IJEPA, output: LossOutput, batch: Batch | None) -> View:
-    return View(Step(0, 10, 0, 4, slice(0, 4)), method, output, 0.0, 0.0, 0.0, 1.0, 0.0, batch)
+    return View(
+        step=STEP,
+        method=method,
+        output=output,
+        gradient_norm=0.0,
+        lr=0.0,
+        weight_decay=0.0,
+        step_seconds=1.0,
+        wait_seconds=0.0,
+        batch=batch,
+    )
 
 
 # words
@@ -138,22 +153,24 @@ FINE = {
 }
 
 
-def rows(looks: int = 10, **ends: float) -> list[dict[str, Any]]:
+def rows(readings: int = 10, **ends: float) -> list[dict[str, Any]]:
     """A healthy run in which some numbers move to an end in a straight line; `token_rank=5` is enough of a name."""
     full = {name: next(key for key in FINE if key.endswith(name)) for name in ends}
     made = []
-    for look in range(looks):
-        share = min(look / (looks - 4), 1)  # the last looks are at the end: a verdict takes the median of three
+    for reading in range(readings):
+        share = min(
+            reading / (readings - 4), 1
+        )  # the last readings are at the end: a verdict takes the median of three
         moved = {full[name]: FINE[full[name]] + share * (end - FINE[full[name]]) for name, end in ends.items()}
-        made.append({"step": 10 * look + 1, "wall": float(look), **FINE, **moved})
+        made.append({"step": 10 * reading + 1, "wall": float(reading), **FINE, **moved})
     return made
 
 
 @pytest.mark.parametrize(
-    ("ends", "kind", "says"),
+    ("ends", "kind", "text"),
     [
         ({}, "healthy", "skill 0.20"),
-        ({"token_rank": 30, "loss": 0.4}, "healthy", "directions in use grew"),
+        ({"token_rank": 30, "loss": 0.4}, "healthy", "number of directions in use grew"),
         ({"token_rank": 15, "loss": 0.2}, "healthy", "15.0, at first 20.0"),
         ({"feature_std": 0.05, "skill": -0.1}, "collapsing", "higher start of method.momentum"),
         ({"feature_std": 0.1, "skill": -0.1}, "unsure", "usual"),  # a dip, for now
@@ -167,29 +184,29 @@ def rows(looks: int = 10, **ends: float) -> list[dict[str, Any]]:
         ({"skill": -0.1}, "unsure", "usual in the first steps"),
     ],
 )
-def test_a_history_gets_its_verdict(ends: dict[str, float], kind: str, says: str) -> None:
-    found = verdict.judge(rows(**ends))
-    assert found.kind == kind and says in found.text
+def test_a_history_gets_its_verdict(ends: dict[str, float], kind: str, text: str) -> None:
+    result = verdict.judge(rows(**ends))
+    assert result.kind == kind and text in result.text
 
 
 @pytest.mark.parametrize(("information", "kind"), [(0.01, "watch out"), (0.13, "healthy")])
-def test_a_teacher_that_says_the_same_of_all_pictures_is_named(information: float, kind: str) -> None:
-    found = verdict.judge([{**row, "train/information": information} for row in rows()])
-    assert found.kind == kind and ("0.010 nats" in found.text) == (kind == "watch out")
+def test_a_teacher_with_the_same_output_for_all_images_is_named(information: float, kind: str) -> None:
+    result = verdict.judge([{**row, "train/information": information} for row in rows()])
+    assert result.kind == kind and ("0.010 nats" in result.text) == (kind == "watch out")
 
 
 def test_a_run_without_skill_is_given_time_but_not_for_ever() -> None:
-    assert verdict.judge(rows(looks=40, skill=-0.1)).kind == "unsure"
-    assert verdict.judge(rows(looks=60, skill=-0.1)).kind == "watch out"
+    assert verdict.judge(rows(readings=40, skill=-0.1)).kind == "unsure"
+    assert verdict.judge(rows(readings=60, skill=-0.1)).kind == "watch out"
 
 
 def test_a_dip_that_does_not_end_is_a_collapse() -> None:
-    assert verdict.judge(rows(looks=40, feature_std=0.1, skill=-0.1)).kind == "unsure"
-    assert verdict.judge(rows(looks=120, feature_std=0.1, skill=-0.1)).kind == "collapsing"
+    assert verdict.judge(rows(readings=40, feature_std=0.1, skill=-0.1)).kind == "unsure"
+    assert verdict.judge(rows(readings=120, feature_std=0.1, skill=-0.1)).kind == "collapsing"
 
 
-def test_few_looks_are_too_early_and_none_are_unknown() -> None:
-    assert verdict.judge(rows(looks=20, token_rank=1)[:4]).kind == "too early"
+def test_few_readings_are_too_early_and_none_are_unknown() -> None:
+    assert verdict.judge(rows(readings=20, token_rank=1)[:4]).kind == "too early"
     assert verdict.judge([]).kind == "unknown"
     assert verdict.judge([{"step": 1, "train/loss": 0.4}]).kind == "unknown"
 
@@ -200,23 +217,23 @@ def test_one_odd_batch_and_numbers_that_are_none_decide_nothing() -> None:
     assert verdict.judge(seen).kind == "healthy"
 
 
-def test_a_run_from_before_the_watch_is_told_that_and_not_a_wrong_reason() -> None:
-    found = verdict.judge([{"step": step, "collapse/rankme": 9.0, "train/loss": 0.3} for step in range(1, 9)])
-    assert found.kind == "unknown" and "older than the watch" in found.text
+def test_a_run_from_before_the_watch_gets_the_right_reason() -> None:
+    result = verdict.judge([{"step": step, "collapse/rankme": 9.0, "train/loss": 0.3} for step in range(1, 9)])
+    assert result.kind == "unknown" and "older than the watch" in result.text
 
 
-def test_runs_without_skill_and_spread_are_judged_by_what_there_is() -> None:
-    kept = ("step", "collapse/token_rank", "train/loss")
-    assert verdict.judge([{key: row[key] for key in kept} for row in rows()]).kind == "healthy"
+def test_runs_without_skill_and_spread_are_judged_by_their_other_metrics() -> None:
+    names = ("step", "collapse/token_rank", "train/loss")
+    assert verdict.judge([{key: row[key] for key in names} for row in rows()]).kind == "healthy"
 
 
 def test_probes_warn_only_when_all_of_them_fall() -> None:
     seen = rows()
-    for place, (knn, logistic) in {0: (0.3, 0.4), 4: (0.2, 0.3), 6: (0.2, 0.3), 9: (0.2, 0.3)}.items():
-        seen[place] |= {"probe/knn": knn, "probe/logistic": logistic}
+    for index, (knn, logistic) in {0: (0.3, 0.4), 4: (0.2, 0.3), 6: (0.2, 0.3), 9: (0.2, 0.3)}.items():
+        seen[index] |= {"probe/knn": knn, "probe/logistic": logistic}
     assert verdict.judge(seen).kind == "watch out" and "30.0% to 20.0%" in verdict.judge(seen).text
-    for place in (4, 6, 9):
-        seen[place]["probe/logistic"] = 0.41
+    for index in (4, 6, 9):
+        seen[index]["probe/logistic"] = 0.41
     assert verdict.judge(seen).kind == "healthy"
 
 
@@ -226,14 +243,14 @@ def test_the_lowest_loss_is_a_median_and_knows_its_step() -> None:
 
 
 def test_changes_name_each_new_kind_once() -> None:
-    kinds = [found.kind for _, found in verdict.changes(rows(looks=30, token_rank=2))]
+    kinds = [each.kind for _, each in verdict.changes(rows(readings=30, token_rank=2))]
     assert kinds == ["too early", "healthy", "watch out", "collapsing"]
 
 
-# the watch of a job
+# the watch of a run
 
 
-def told(
+def watched(
     mode: str, history: list[dict[str, Any]], capsys: pytest.CaptureFixture[str], known: int = 0
 ) -> tuple[Watch, str]:
     watch = Watch(mode, history[:known])
@@ -242,25 +259,25 @@ def told(
     return watch, capsys.readouterr().err
 
 
-def test_a_bad_verdict_is_said_once_and_again_when_it_changes(capsys: pytest.CaptureFixture[str]) -> None:
-    watch, said = told("warn", rows(looks=30, token_rank=2), capsys)
-    assert said.count("watch, step") == 2 and "watch out:" in said and "collapsing:" in said
+def test_a_bad_verdict_is_printed_once_and_again_when_it_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    watch, messages = watched("warn", rows(readings=30, token_rank=2), capsys)
+    assert messages.count("watch, step") == 2 and "watch out:" in messages and "collapsing:" in messages
     assert watch.state == "collapsing" and not watch.wants_stop
 
 
-def test_healthy_runs_hear_nothing_and_off_is_off(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told("stop", rows(looks=30), capsys)[1] == ""
-    watch, said = told("off", rows(looks=30, token_rank=2), capsys)
-    assert said == "" and watch.state == "" and not watch.wants_stop
+def test_healthy_runs_get_no_message_and_off_is_off(capsys: pytest.CaptureFixture[str]) -> None:
+    assert watched("stop", rows(readings=30), capsys)[1] == ""
+    watch, messages = watched("off", rows(readings=30, token_rank=2), capsys)
+    assert messages == "" and watch.state == "" and not watch.wants_stop
 
 
-def test_stop_ends_what_is_hopeless_and_not_what_is_doubtful(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told("stop", rows(looks=30, token_rank=2), capsys)[0].wants_stop
-    assert not told("stop", rows(looks=30, token_rank=10), capsys)[0].wants_stop
+def test_stop_ends_hopeless_runs_and_not_doubtful_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert watched("stop", rows(readings=30, token_rank=2), capsys)[0].wants_stop
+    assert not watched("stop", rows(readings=30, token_rank=10), capsys)[0].wants_stop
 
 
 def test_a_resumed_run_does_not_repeat_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told("warn", rows(looks=30, token_rank=2), capsys, known=28)[1] == ""
+    assert watched("warn", rows(readings=30, token_rank=2), capsys, known=28)[1] == ""
 
 
 def test_the_setting_is_read_from_yaml_words() -> None:
@@ -268,7 +285,7 @@ def test_the_setting_is_read_from_yaml_words() -> None:
     assert configs.load({}, ["watch=off"]).watch == "off" and configs.load({"watch": False}).watch == "off"
     with pytest.raises(BadInput, match="watch"):
         configs.load({}, ["watch=perhaps"])
-    with pytest.raises(BadInput, match="nothing to go by"):
+    with pytest.raises(BadInput, match="watch=stop needs the collapse monitor"):
         check(configs.load({}, ["watch=stop", "monitors.collapse=off"]))
 
 
@@ -279,10 +296,10 @@ def test_watch_and_monitors_may_differ_on_resume() -> None:
 
 def test_the_report_shows_the_verdict_and_what_came_before(tmp_path) -> None:
     folder = report_record.RunFolder(tmp_path)
-    record = report_record.Record(folder, configs.load({}), {}, rows(looks=30, token_rank=2), [], [])
+    record = report_record.Record(folder, configs.load({}), Provenance(), rows(readings=30, token_rank=2), [], [])
     body = page.render_section(overview.training(record))
     assert '<p class="warning"><b>Collapsing</b>, since step' in body and "from 20.0 to 2.0" in body
-    assert "Earlier verdicts of the watch" in body and "watch out: directions in use" in body
+    assert "Earlier verdicts of the watch" in body and "watch out: the number of directions in use" in body
 
 
 def test_the_list_of_runs_has_the_verdict(tmp_path) -> None:

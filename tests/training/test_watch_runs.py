@@ -1,7 +1,7 @@
-"""The watch on real runs, tiny but whole: those made to collapse are called in time, those that learn never are.
+"""The watch on real but tiny runs: it flags those made to collapse in time, and never those that learn.
 
-All with the default monitors: a look every 2 % of the run. That the healthy recipes learn was seen in longer runs, see
-docs/watch.md; here they get through their first steps, in which everything that learns looks most like a collapse.
+All with the default monitors: a reading every 2 % of the run. Longer runs showed that the healthy recipes learn, see
+docs/watch.md; here they do their first steps, in which every learning run looks most like a collapse.
 """
 
 import json
@@ -27,7 +27,7 @@ from openjepa.runs import metrics
 from openjepa.training import verdict
 
 STEPS = 100
-CALLED_BY = 40  # steps of STEPS
+FLAGGED_BY = 40  # steps of STEPS
 
 Settings = dict[str, Any]
 
@@ -88,41 +88,41 @@ def quiet_surroundings() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", COLLAPSING)
-def test_a_collapsing_run_is_called_in_time_and_stopped_cleanly(
+def test_a_collapsing_run_is_flagged_in_time_and_stopped_cleanly(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = openjepa.pretrain({**COLLAPSING[name], "watch": "stop"}, tmp_path / "run")
-    said = capsys.readouterr().err
-    assert not result.is_finished and result.steps <= CALLED_BY
+    messages = capsys.readouterr().err
+    assert not result.is_finished and result.steps <= FLAGGED_BY
     assert verdict.judge(metrics.read(result.folder / "metrics.jsonl")).is_hopeless
-    assert "optim.lr" in said and "--set watch=warn" in said
+    assert "optim.lr" in messages and "--set watch=warn" in messages
     assert json.loads((result.folder / "provenance.json").read_text())["status"] == "stopped"
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_a_healthy_run_is_never_called(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_healthy_run_is_never_flagged(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = openjepa.pretrain({**HEALTHY[name], "watch": "stop"}, tmp_path / "run")
     assert result.is_finished
-    found = verdict.changes(metrics.read(result.folder / "metrics.jsonl"))
-    assert not any(said.is_bad for _, said in found), found
+    verdicts = verdict.changes(metrics.read(result.folder / "metrics.jsonl"))
+    assert not any(each.is_bad for _, each in verdicts), verdicts
     assert "watch" not in capsys.readouterr().err
 
 
-def kinds_said(console: str) -> list[str]:
+def printed_kinds(console: str) -> list[str]:
     return re.findall(r"watch, step \d+: ([a-z ]+):", console)
 
 
-def test_a_stopped_run_goes_on_with_watch_warn_bit_for_bit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stopped_run_resumes_with_watch_warn_bit_for_bit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     short = {**COLLAPSING["absurd learning rate"], "train": {"steps": 20, "batch_size": 32}}
     whole = openjepa.pretrain({**short, "watch": "off"}, tmp_path / "whole")
     assert "watch" not in capsys.readouterr().err
     stopped = openjepa.pretrain({**short, "watch": "stop"}, tmp_path / "stopped")
     assert 0 < stopped.steps < 20
-    said = kinds_said(capsys.readouterr().err)
-    assert len(said) == 1
-    gone_on = openjepa.pretrain({**short, "watch": "warn"}, tmp_path / "stopped", resumes=True)
-    assert gone_on.is_finished
-    said += kinds_said(capsys.readouterr().err)
-    assert all(kind != before for before, kind in pairwise(said)), f"what is known is not said again: {said}"
-    ours, theirs = (load_file(run.folder / "weights.safetensors") for run in (whole, gone_on))
+    kinds = printed_kinds(capsys.readouterr().err)
+    assert len(kinds) == 1
+    resumed = openjepa.pretrain({**short, "watch": "warn"}, tmp_path / "stopped", resumes=True)
+    assert resumed.is_finished
+    kinds += printed_kinds(capsys.readouterr().err)
+    assert all(kind != before for before, kind in pairwise(kinds)), f"a known verdict is not printed again: {kinds}"
+    ours, theirs = (load_file(run.folder / "weights.safetensors") for run in (whole, resumed))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)

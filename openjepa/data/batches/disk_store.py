@@ -13,6 +13,7 @@ from pathlib import Path
 
 import PIL
 import torch
+from filelock import FileLock
 from torch import Tensor
 
 from openjepa.core.errors import BadInput
@@ -22,7 +23,6 @@ from openjepa.data.batches.store import Kept, Part
 from openjepa.data.crops.per_image import Reducible
 from openjepa.data.crops.request import Crops
 from openjepa.machine import cache
-from openjepa.machine.lock import one_at_a_time
 from openjepa.machine.progress import Track
 
 VERSION = "1"  # of what reduced.py makes of a file; another one, another name
@@ -74,7 +74,8 @@ def write(name: str, source: Reducible, crops: Crops, parts: Iterable[Part], exp
     """Unless another process was quicker; `parts` are only asked for when they are needed."""
     path = cache.beside(name)
     assert path is not None
-    with one_at_a_time(path.with_name(f".{name}.lock")):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f".{name}.lock")):  # one process decodes, the others wait
         found = load(name, source)
         if found is None:
             _make_room(path.parent, expected)

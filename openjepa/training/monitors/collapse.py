@@ -1,9 +1,9 @@
 """Has the encoder stopped telling images apart? Rank and spread of its features, and how much of a token is mere position.
 
-Looked at are whole images of the step's batch through the encoder that evaluation uses, not the targets: those are
-normalised and perhaps centred, which blows the last noise of a collapsed encoder up to full size. One forward pass
-without gradients every 2 % of a run. The ranks of pooled features are bounded by the number of images, at most 64: compare
-them within a run, not with published ones.
+It encodes whole images of the step's batch with the encoder that evaluation uses. It does not use the targets: they are
+normalised and perhaps centred, which scales the last noise of a collapsed encoder up to full size. One forward pass
+without gradients every 2 % of a run. The number of images, at most 64, bounds the ranks of pooled features: compare them
+within a run, not with published ones.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from openjepa.core.numbers import DurationField
 from openjepa.evaluation import encoders
 from openjepa.models.vit import VisionTransformer
 
-MOST_IMAGES, MOST_TOKENS = 64, 2048  # of this process's batch: a look takes about a fifth of a step of 128 images
+MAX_IMAGES, MAX_TOKENS = 64, 2048  # of this process's batch: a reading takes about a fifth of a step of 128 images
 
 
 @monitors.register("collapse")
@@ -32,10 +32,10 @@ class Collapse:
         if view.batch is None or len(view.batch.images) < 2:
             return []
         encoder = view.method.encoder
-        with encoders.frozen([encoder]):  # a look must not move the statistics of batch norm
-            tokens, pooled = _looked_at(encoder, view.batch.images[:MOST_IMAGES])
+        with encoders.frozen([encoder]):  # reading must not change the statistics of batch norm
+            tokens, pooled = _tokens_and_pooled(encoder, view.batch.images[:MAX_IMAGES])
         if not tokens.isfinite().all():
-            return []  # this step broke the weights; the loop says so at the next one
+            return []  # this step broke the weights; the loop reports it at the next one
         return [
             ("collapse/rankme", rankme(pooled)),
             ("collapse/effective_rank", effective_rank(pooled)),
@@ -46,8 +46,8 @@ class Collapse:
         ]
 
 
-def _looked_at(encoder: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
-    """[B, 3, h, w] -> the patches' tokens [B, N, D], and what probes see [B, D]."""
+def _tokens_and_pooled(encoder: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
+    """[B, 3, h, w] -> patch tokens [B, N, D] and the vectors that probes use [B, D]."""
     if isinstance(encoder, VisionTransformer):
         tokens = encoder.encode(images).float()  # [B, C+N, D]
         return tokens[:, encoder.num_class :], encoder.summary(tokens)
@@ -61,19 +61,19 @@ def rankme(features: Tensor) -> float:
 
 
 def effective_rank(features: Tensor) -> float:
-    """[S, D] -> the same of the eigenvalues of the covariance: what all images share counts as nothing, small directions little."""
+    """[S, D] -> the same for the eigenvalues of the covariance: the shared mean does not count, small directions count little."""
     centred = features.float() - features.float().mean(dim=0)
     return _perplexity(torch.linalg.svdvals(centred).square())
 
 
 def token_rank(tokens: Tensor) -> float:
-    """[B, N, D] -> RankMe of what distinguishes tokens from the others at their place, of at most MOST_TOKENS of them.
+    """[B, N, D] -> RankMe of at most MAX_TOKENS tokens, each minus the mean of its position.
 
-    The number that agreed with probes when others did not (docs/watch.md): a mean that all images share may grow in a
-    healthy run and drowns the ranks and cosines of pooled features, and a batch has many more tokens than images.
+    It agreed with probes where other ranks did not (docs/watch.md): a mean that all images share may grow in a healthy
+    run and hides the ranks and cosines of pooled features; also, a batch has many more tokens than images.
     """
     centred = (tokens - tokens.mean(dim=0)).flatten(0, 1)  # [B·N, D]
-    return rankme(centred[:: max(-(-len(centred) // MOST_TOKENS), 1)])
+    return rankme(centred[:: max(-(-len(centred) // MAX_TOKENS), 1)])
 
 
 def _perplexity(weights: Tensor) -> float:
@@ -96,10 +96,10 @@ def mean_cosine(features: Tensor) -> float:
 
 
 def position_share(tokens: Tensor) -> float:
-    """[B, N, D] -> of all that distinguishes tokens, the share that place alone explains: 1 is where, not what.
+    """[B, N, D] -> the share of the tokens' variance that position alone explains; at 1, content does not matter.
 
-    Never quite 0: the mean of B images has 1/B of their own spread left in it.
+    Never quite 0: the mean of B images still contains 1/B of their variance.
     """
     centred = tokens - tokens.mean(dim=(0, 1))
-    of_places = centred.mean(dim=0).square().mean()  # of [N, D]
-    return (of_places / centred.square().mean().clamp(min=1e-12)).item()
+    of_positions = centred.mean(dim=0).square().mean()  # of [N, D]
+    return (of_positions / centred.square().mean().clamp(min=1e-12)).item()

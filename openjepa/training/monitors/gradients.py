@@ -1,7 +1,6 @@
-"""How long the gradient is in each network, and in the first and last block of those that have blocks.
+"""The gradient norm of each network, and of the first and last block of networks with blocks. After clipping.
 
-A predictor whose gradient dwarfs the encoder's, or a first block that gets none, is seen here before the loss shows it.
-Of the gradients that moved the weights, so after clipping.
+It shows a predictor whose gradient dwarfs the encoder's, or a first block without gradient, before the loss does.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from openjepa.core.contracts import View, monitors
+from openjepa.core.contracts import HasBlocks, View, monitors
 from openjepa.core.duration import Duration
 from openjepa.core.numbers import DurationField
 
@@ -29,7 +28,6 @@ class Gradients:
 def _parts(method: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     for name, network in method.named_children():
         yield name, network
-        blocks = getattr(network, "blocks", None)
-        if isinstance(blocks, nn.ModuleList) and len(blocks) > 1:
-            yield f"{name}_first_block", blocks[0]
-            yield f"{name}_last_block", blocks[-1]
+        if isinstance(network, HasBlocks) and len(network.blocks) > 1:
+            yield f"{name}_first_block", network.blocks[0]
+            yield f"{name}_last_block", network.blocks[-1]

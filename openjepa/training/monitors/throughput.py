@@ -1,4 +1,4 @@
-"""How fast, and how much of the time goes into waiting for pictures."""
+"""Images per second, and the share of time spent waiting for images."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

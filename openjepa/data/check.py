@@ -13,11 +13,10 @@ from typing import Any
 
 from torch import Tensor
 
-from openjepa.core.contracts import Source
+from openjepa.core.contracts import HasFiles, NamesClasses, Source
 from openjepa.core.errors import BrokenImage
 from openjepa.data.decode import image
-from openjepa.data.digests import FileSource
-from openjepa.machine.progress import Track
+from openjepa.machine.console import Track
 
 CHUNK = 256  # pictures handed to the threads at a time, so that a million do not wait in memory
 NUM_FIRST = 64  # pictures that `info` looks at
@@ -120,7 +119,7 @@ def findings(source: Source, *, num_threads: int | None = None) -> Iterator[Find
 
 def _inspect(source: Source, index: int) -> Finding:
     try:
-        if isinstance(source, FileSource):
+        if isinstance(source, HasFiles):
             return _inspect_file(source.path(index), index)
         start = time.thread_time()
         pixels = source[index].image  # [3, h, w]
@@ -143,7 +142,7 @@ def _inspect_file(path: Path, index: int) -> Finding:
 
 def _size(source: Source, index: int) -> tuple[int, int] | None:
     try:
-        if isinstance(source, FileSource):
+        if isinstance(source, HasFiles):
             return image.header(source.path(index)).size
         height, width = source[index].image.shape[1:]
         return height, width
@@ -182,7 +181,7 @@ def _disagree(group: list[Finding], labels: dict[str, Tensor]) -> bool:
 
 def _balance(source: Source, labels: dict[str, Tensor]) -> dict[str, dict[str, int]]:
     """label -> class -> number of pictures, in the order of the classes; a named class without pictures counts 0."""
-    names: dict[str, tuple[str, ...]] = getattr(source, "class_names", {})
+    names = source.class_names if isinstance(source, NamesClasses) else {}
     return {label: _class_counts(values, names.get(label, ())) for label, values in labels.items()}
 
 

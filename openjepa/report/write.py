@@ -43,7 +43,7 @@ def looked_at(record: Record, method: Method) -> list[Section]:
         reason = f"the encoder of {record.config.method['name']} has no patches to look at"
         return [Section("pictures", "Pictures", paragraph(f"No figures with pictures: {escape(reason)}."))]
     try:
-        shown = report_record.pictures(record.config, images.num_pictures(encoder))
+        shown = report_record.load_images(record.config, images.num_pictures(encoder))
     except BadInput as error:
         text = f"No figures with pictures, because the data of this run cannot be opened: {escape(str(error))}."
         return [Section("pictures", "Pictures", paragraph(text, "warning"))]

@@ -40,8 +40,7 @@ class Job:
     source: Source
 
     def run(self, method: Method, *, is_new: bool) -> Result:
-        pictures = build.pictures(self.config, self.source, method.augmentations, console.track)
-        loader = build.loader(self.config, pictures, self.device, method.augmentations)
+        loader = build.loader(self.config, self.source, self.device, method.augmentations, console.track)
         job = self
         if self.config.train.minutes is not None:
             job = replace(self, config=with_steps(self.config, self._steps_within_budget(method, loader)))

@@ -102,7 +102,7 @@ def test_the_number_of_threads_does_not_change_what_is_found(messy: Path) -> Non
 
 
 def test_info_decodes_nothing(messy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(image, "_decode")
+    monkeypatch.delattr(image, "upright")
     report = info(open_source(str(messy)), spec="messy")
     assert report.num_pictures == 13 and report.labels == {"class": {"cat": 7, "dog": 6}}
     assert report.first_sizes == {"40×60": 9, "20×90": 1, "60×40": 1}  # the truncated one has a sound header

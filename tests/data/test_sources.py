@@ -15,9 +15,8 @@ import pytest
 import torch
 from PIL import Image
 
-from openjepa.core.contracts import SourceRequest, sources
+from openjepa.core.contracts import HasFiles, SourceRequest, sources
 from openjepa.core.errors import BadInput, BrokenImage, NoSuchSplit
-from openjepa.data.batches.decoder import Scalable
 from openjepa.data.open import open_source
 from openjepa.data.sources import cifar
 from openjepa.data.sources.arrays import ArraySource, as_images
@@ -144,12 +143,10 @@ def test_the_fingerprint_sees_names_and_sizes_but_not_the_place(tmp_path: Path) 
     assert len({before, folder(tmp_path / "one").fingerprint(), folder(tmp_path / "two").fingerprint()}) == 3
 
 
-def test_a_folder_decodes_straight_to_a_wanted_size(tmp_path: Path) -> None:
+def test_a_folder_has_files(tmp_path: Path) -> None:
     draw(tmp_path, "a.png")
     source = folder(tmp_path)
-    x, size = source.scaled(0, (4, 4))
-    assert isinstance(source, Scalable)
-    assert x.shape == (3, 4, 4) and size == source.true_size(0) == (6, 8)
+    assert isinstance(source, HasFiles) and source.path(0) == tmp_path / "a.png"
 
 
 def write_list(root: Path, text: str, name: str = "list.txt") -> Path:

@@ -13,8 +13,6 @@ from openjepa.core.contracts import SourceRequest, sources
 from openjepa.core.errors import BadInput, NoSuchSplit
 from openjepa.core.types import Sample
 from openjepa.data.decode import image, pillow
-from openjepa.data.decode.scratch import Scratch
-from openjepa.data.decode.shrink_on_load import Need, Reduced, reduced
 
 SPLIT_FOLDERS = {"train": ("train",), "val": ("val", "validation"), "test": ("test", "val", "validation")}
 IGNORED = frozenset({"__MACOSX", "lost+found"})  # besides everything that starts with a dot
@@ -38,17 +36,6 @@ class ImageFolder:
 
     def all_labels(self) -> dict[str, Tensor]:
         return {name: torch.tensor(values) for name, values in self.labels.items()}
-
-    def scaled(self, index: int, size: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
-        """-> [3, h, w] uint8 stretched to `size`, and the picture's own (h, w)."""
-        return image.scaled(self.path(index), size)
-
-    def reduced(self, index: int, needed: Need, scratch: Scratch) -> Reduced:
-        """No smaller than `needed` of the picture's own (h, w), and as cheap to decode as that allows."""
-        return reduced(self.path(index), needed, scratch)
-
-    def true_size(self, index: int) -> tuple[int, int]:
-        return image.header(self.path(index)).size
 
     def path(self, index: int) -> Path:
         return self.root / self.paths[index]

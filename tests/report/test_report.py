@@ -233,7 +233,7 @@ def _study(run: Path) -> report_figures.Study:
     method = openjepa.load(run)
     assert isinstance(method.encoder, VisionTransformer)
     record = report_record.read(RunFolder(run))
-    shown = report_record.pictures(record.config, report_figures.num_pictures(method.encoder))
+    shown = report_record.load_images(record.config, report_figures.num_pictures(method.encoder))
     return report_figures.Study(method, method.encoder, shown)
 
 

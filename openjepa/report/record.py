@@ -89,6 +89,7 @@ def load_images(config: Config, num_images: int) -> Shown:
     """Of the test split if there is one; a random choice, always the same."""
     source, split = _open(config)
     data = config.data
+    # The purpose "report pictures" is part of the seed: another word would choose other images.
     order = torch.randperm(len(source), generator=seeding.generator(SEED, "report pictures"))[:num_images]
     draws = batched.draw_crops(len(order), seeding.generator(SEED, "report crops"))
     rows = torch.arange(len(order)).split(CHUNK)

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import math
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -10,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import openjepa
+import runner
 from openjepa.core import schema, seeding
 from openjepa.core.contracts import Source
 from openjepa.core.errors import BadInput, OpenJepaError
@@ -19,10 +22,12 @@ from openjepa.data.crops import batched
 from openjepa.data.crops.evaluation import EvaluationCrop
 from openjepa.data.crops.randaugment import RandAugment
 from openjepa.data.sources.arrays import ArraySource
+from openjepa.evaluation import features
 from openjepa.evaluation.probes.finetune import Finetune, mean_loss
 from openjepa.evaluation.probes.linear import layer_decay
 from openjepa.evaluation.training_views import Stream, Views
 from openjepa.models.vit import VisionTransformer
+from openjepa.runs.scores import PIXELS, RANDOM, TRAINED
 
 SIZE = (16, 16)
 CROP = EvaluationCrop(SIZE)
@@ -254,6 +259,27 @@ def test_squeezed_images_are_seen_whole() -> None:
     is_white = (seen.mean(dim=(1, 2)) > 0).float()  # [8, 16]
     assert (is_white.sum(dim=1) == 2).all()
     assert set(is_white.argmax(dim=1).tolist()) == {0, 14}  # flipped and not
+
+
+@pytest.mark.parametrize("probe", ["finetune", ["finetune", "knn"]])
+def test_fine_tuning_alone_decodes_images_to_find_broken_ones_and_extracts_no_features_of_encoders(
+    probe: str | list[str], tiny_encoder: VisionTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENJEPA_CACHE", str(tmp_path / "cache"))
+    folder = runner.make_labelled(tmp_path / "images")
+    for split in ("train", "val"):
+        (folder / split / "cats" / "003.png").write_bytes(b"broken")
+    passes: list[set[str]] = []
+    extract = features.extract
+    monkeypatch.setattr(
+        features, "extract", lambda *parts, **options: passes.append(set(parts[2])) or extract(*parts, **options)
+    )
+    options = {"finetune": {"epochs": 1, "warmup_epochs": 0.0}}
+    for _ in range(2):
+        scores = openjepa.evaluate(tiny_encoder, str(folder), probe=probe, settings=options)
+        assert {(score.num_train, score.num_test) for score in scores} == {(15, 15)}
+    names = {PIXELS} if probe == "finetune" else {PIXELS, RANDOM, TRAINED}
+    assert passes == [names], "once: training and test images are the same here, and the second evaluation has a cache"
 
 
 def test_labels_follow_their_index_in_the_source(tiny_encoder: VisionTransformer) -> None:

@@ -1,4 +1,4 @@
-"""Pictures per second from a folder of JPEG files to training batches, beside plain Pillow, in one run.
+"""Images per second from a folder of JPEG files to training batches, beside plain Pillow, in one run.
 
 Plain is what a data set class usually does: open, convert, crop and resize with Pillow, to a float tensor, normalise, stack.
 Both get the same files, the same crops and the same number of processes, and take turns.
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,13 @@ from torch import Tensor
 
 from openjepa.benchmarks.timer import seconds_of
 from openjepa.core.config import DataConfig
+from openjepa.core.contracts import HasFiles
 from openjepa.data.batches import workers
-from openjepa.data.batches.from_files import Files
+from openjepa.data.batches.from_files import FileImages
 from openjepa.data.batches.loader import Loader
 from openjepa.data.batches.order import Order, Split
 from openjepa.data.crops import batched
-from openjepa.data.crops.per_image import Reducible
-from openjepa.data.crops.request import Crop, Wanted
+from openjepa.data.crops.request import CropRequest, RandomCrop
 from openjepa.data.open import open_source
 
 HEIGHT, WIDTH = 480, 640
@@ -41,23 +42,20 @@ def run(*, num_images: int, sizes: list[int], num_workers: int, batch_size: int)
         folder = Path(name) / "photos"
         num_bytes = write_photos(folder, num_images)
         source = open_source(str(folder))
-        assert isinstance(source, Reducible)
+        assert isinstance(source, HasFiles)
         rows = [_row(source, size, num_workers, min(batch_size, num_images)) for size in sizes]
     return [{**row, "kB a file": round(num_bytes / num_images / 1e3)} for row in rows]
 
 
-def _row(source: Reducible, size: int, num_workers: int, batch_size: int) -> dict[str, Any]:
+def _row(source: HasFiles, size: int, num_workers: int, batch_size: int) -> dict[str, Any]:
     defaults = DataConfig()
-    crop = Crop((size, size), defaults.crop_scale, defaults.crop_aspect)
-    on_demand, kept = (
-        Files(source, (crop,), cache=cache, num_workers=num_workers if cache == "none" else 0)
-        for cache in ("none", "disk")
-    )
+    crop = RandomCrop((size, size), defaults.crop_scale, defaults.crop_aspect)
     order = Order(len(source), batch_size, seed=0)
-    loaders = [
-        Loader(files, order, Split(batch_size), 0, (crop,), 0.0, torch.device("cpu")) for files in (on_demand, kept)
-    ]
-    ways = [partial(_plain_epoch, loaders[0], source, num_workers), *(partial(_epoch, loader) for loader in loaders)]
+    on_demand = FileImages(source, (crop,), cache="none", num_workers=num_workers)
+    stored = FileImages(source, (crop,), cache="disk")
+    loaders = [Loader(images, order, Split(batch_size), 0, 0.0, torch.device("cpu")) for images in (on_demand, stored)]
+    plain_epoch = partial(_plain_epoch, loaders[0], Plain(source, crop), num_workers)
+    ways = [plain_epoch, *(partial(_epoch, loader) for loader in loaders)]
     plain, ours, cached = (order.steps_per_epoch * batch_size / seconds for seconds in _medians(ways))
     return {
         "size": size,
@@ -72,7 +70,7 @@ def _row(source: Reducible, size: int, num_workers: int, batch_size: int) -> dic
 
 
 def _medians(ways: Sequence[Callable[[], object]]) -> list[float]:
-    """Seconds of each way; they take turns, so that what else the machine does meets all alike."""
+    """Seconds of each way; they take turns, so that other load on the machine affects all alike."""
     rounds = [[seconds_of(way) for way in ways] for _ in range(ROUNDS + 1)][1:]  # the first fills caches
     return [statistics.median(column) for column in zip(*rounds, strict=True)]
 
@@ -83,31 +81,30 @@ def _epoch(loader: Loader) -> None:
         next(batches)
 
 
-def _plain_epoch(loader: Loader, source: Reducible, num_workers: int) -> None:
-    wanted = loader.wanted(0)
-    chosen = [next(wanted) for _ in range(loader.order.steps_per_epoch)]
-    for _ in workers.each(Plain(source, loader.crops[0]), chosen, num_workers=num_workers):
+def _plain_epoch(loader: Loader, plain: "Plain", num_workers: int) -> None:
+    requests = islice(loader.requests(0), loader.order.steps_per_epoch)
+    for _ in workers.each(plain, list(requests), num_workers=num_workers):
         pass
 
 
 @dataclass(frozen=True)
 class Plain:
-    source: Reducible
-    crop: Crop
+    source: HasFiles
+    crop: RandomCrop
 
-    def __getitem__(self, wanted: Wanted) -> Tensor:
+    def __getitem__(self, request: CropRequest) -> Tensor:
         """-> [B, 3, h, w]"""
-        size = torch.tensor([[HEIGHT, WIDTH]]).expand(len(wanted.index), 2)
-        boxes = batched.crop_boxes(wanted.draws[0], size, scale=self.crop.scale, aspect=self.crop.aspect).tolist()
-        places = zip(wanted.index.tolist(), boxes, strict=True)
-        return torch.stack([self._view(self.source.path(index), box) for index, box in places])
+        sizes = torch.tensor([[HEIGHT, WIDTH]]).expand(len(request.index), 2)
+        boxes = self.crop.boxes(request.draws[0], sizes).tolist()
+        pairs = zip(request.index.tolist(), boxes, strict=True)
+        return torch.stack([self._view(self.source.path(index), box) for index, box in pairs])
 
     def _view(self, path: Path, box: list[float]) -> Tensor:
         top, left, height, width = box
         with Image.open(path) as opened:
-            picture = opened.convert("RGB")
+            image = opened.convert("RGB")
         corners = (left, top, min(left + width, WIDTH), min(top + height, HEIGHT))
-        view = picture.resize(self.crop.size[::-1], Image.Resampling.BILINEAR, box=corners)
+        view = image.resize(self.crop.size[::-1], Image.Resampling.BILINEAR, box=corners)
         x = torch.from_numpy(np.array(view)).permute(2, 0, 1).contiguous().float() / 255  # [3, h, w]
         mean, std = (torch.tensor(values)[:, None, None] for values in (batched.MEAN, batched.STD))
         return (x - mean) / std
@@ -142,7 +139,7 @@ def _clouds(random: np.random.Generator, columns: int) -> np.ndarray:
 
 @contextmanager
 def _cache_in(folder: Path) -> Iterator[None]:
-    """The user's own cache is neither filled nor asked."""
+    """The user's own cache is neither filled nor read."""
     names = {"OPENJEPA_CACHE": str(folder), "OPENJEPA_CACHE_GB": "1000"}
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(names)

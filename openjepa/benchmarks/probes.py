@@ -12,8 +12,9 @@ from openjepa.benchmarks.timer import seconds_of
 from openjepa.core import seeding
 from openjepa.core.contracts import probes
 from openjepa.core.types import Features
-from openjepa.data.batches.from_arrays import Pictures
-from openjepa.data.crops.evaluation import Preparation
+from openjepa.data.batches.build import open_images
+from openjepa.data.crops import batched
+from openjepa.data.crops.evaluation import EvaluationCrop
 from openjepa.data.sources.arrays import ArraySource
 from openjepa.evaluation import features
 from openjepa.evaluation.encoders import NUM_LAYERS
@@ -61,16 +62,16 @@ def _clouds(number: int, dim: int, num_classes: int, part: int) -> Features:
 
 
 def extraction(*, model: str, image_size: int, num_images: int) -> dict[str, Any]:
-    """Images per second of `features.extract` on pictures in memory, and of the encoder alone on prepared batches."""
+    """Images per second of `features.extract` on images in memory, and of the encoder alone on prepared batches."""
     size, patch_size = sizes.parse(model)
     torch.manual_seed(0)
     encoder = VisionTransformer(size, patch_size=patch_size, image_size=(image_size, image_size)).eval()
     pixels = torch.randint(256, (num_images, 3, image_size, image_size), dtype=torch.uint8)
-    pictures = Pictures(ArraySource("noise", pixels), image_size=encoder.image_size)
-    preparation = Preparation(encoder.image_size)
-    batches = [preparation(raw, num_images) for raw in pictures.batches(_chunks(num_images))]
+    images = open_images(ArraySource("noise", pixels), (EvaluationCrop(encoder.image_size),))
+    index = torch.arange(num_images)
+    batches = [batched.normalise(batch.views[0]) for batch in features.crops(images, index)]
     bare = partial(_forward, encoder, batches)
-    whole = partial(features.extract, pictures, torch.arange(num_images), {"encoder": encoder}, preparation)
+    whole = partial(features.extract, images, index, {"encoder": encoder})
     times = [(seconds_of(bare), seconds_of(whole)) for _ in range(REPEATS + 1)][1:]  # the first pair allocates
     bare_seconds, whole_seconds = (statistics.median(column) for column in zip(*times, strict=True))
     return {
@@ -81,10 +82,6 @@ def extraction(*, model: str, image_size: int, num_images: int) -> dict[str, Any
         "extraction, images per second": round(num_images / whole_seconds, 1),
         "ratio": round(bare_seconds / whole_seconds, 3),
     }
-
-
-def _chunks(num_images: int) -> list[list[int]]:
-    return [chunk.tolist() for chunk in torch.arange(num_images).split(features.BATCH_SIZE)]
 
 
 @torch.inference_mode()

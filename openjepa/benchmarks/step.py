@@ -21,7 +21,9 @@ from openjepa.core import seeding
 from openjepa.core.contracts import DrawsMasks, Method
 from openjepa.core.errors import OpenJepaError
 from openjepa.core.types import Batch, Step
+from openjepa.data.batches.from_arrays import crop_images
 from openjepa.data.crops import batched
+from openjepa.data.crops.request import RandomCrop
 from openjepa.machine import allocator, device
 from openjepa.methods import build
 from openjepa.planning import cost
@@ -122,7 +124,7 @@ class StepBench:
         sides = [(height, width), *(view.size for view in self.method.augmentations)]
         images, *views = (torch.randn(size, 3, *side, generator=generator).to(chosen) for side in sides)
         self.batch = Batch(images, torch.arange(size), tuple(views))
-        self.pictures = torch.randint(0, 256, (size, 3, height, width), generator=generator, dtype=torch.uint8)
+        self.images = torch.randint(0, 256, (size, 3, height, width), generator=generator, dtype=torch.uint8)
 
     def run(self, index: int) -> None:
         self.gradients(index)
@@ -146,17 +148,11 @@ class StepBench:
             self.method.masks(self._step(index))
 
     def crops(self) -> None:
-        """The training crop of a batch whose pictures are in memory: what data costs when nothing has to be decoded."""
-        data, size = self.config.data, len(self.pictures)
-        batched.training(
-            self.pictures.to(self.batch.images.device),
-            torch.tensor(data.height_width).expand(size, 2),
-            batched.draw_crops(size, seeding.generator(0, "crops", 0)),
-            size=data.height_width,
-            scale=data.crop_scale,
-            aspect=data.crop_aspect,
-            flip=data.flip,
-        )
+        """The training crop of a batch whose images are in memory: what data costs when nothing has to be decoded."""
+        data = self.config.data
+        crop = RandomCrop(data.height_width, data.crop_scale, data.crop_aspect, data.flip)
+        draws = batched.draw_crops(len(self.images), seeding.generator(0, "crops", 0))
+        batched.normalise(crop_images(self.images.to(self.batch.images.device), crop, draws))
 
     def flops(self, index: int) -> float:
         """Of forward and backward."""

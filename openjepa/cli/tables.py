@@ -102,7 +102,7 @@ def check(report: "Report", *, as_json: bool) -> None:
     if as_json:
         as_json_text(report.as_dict())
         return
-    say(f"{report.num_pictures} pictures, {', '.join(f'{number} {name}' for name, number in report.formats.items())}")
+    say(f"{report.num_images} images, {', '.join(f'{number} {name}' for name, number in report.formats.items())}")
     for label, classes in report.labels.items():
         say(f"label {label}: {len(classes)} classes of {min(classes.values())} to {max(classes.values())} pictures")
     heights, widths = report.height, report.width

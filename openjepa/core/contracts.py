@@ -144,7 +144,7 @@ class SourceRequest:
 
 
 @runtime_checkable
-class HasFiles(Protocol):
+class HasFiles(Source, Protocol):
     """A source whose images are files."""
 
     def path(self, index: int) -> Path: ...

@@ -13,31 +13,30 @@ from typing import Any
 
 from torch import Tensor
 
-from openjepa.core.contracts import Source
+from openjepa.core.contracts import HasFiles, NamesClasses, Source
 from openjepa.core.errors import BrokenImage
 from openjepa.data.decode import image
-from openjepa.data.digests import FileSource
-from openjepa.machine.progress import Track
+from openjepa.machine.console import Track
 
-CHUNK = 256  # pictures handed to the threads at a time, so that a million do not wait in memory
-NUM_FIRST = 64  # pictures that `info` looks at
+CHUNK = 256  # images handed to the threads at a time, so that a million do not wait in memory
+NUM_FIRST = 64  # images that `info` looks at
 
 
 @dataclass(frozen=True)
 class Report:
     spec: str
-    num_pictures: int
+    num_images: int
     fingerprint: str
-    labels: dict[str, dict[str, int]]  # label -> class -> number of pictures
+    labels: dict[str, dict[str, int]]  # label -> class -> number of images
     formats: dict[str, int]
     height: tuple[float, float, float]  # minimum, median, maximum
     width: tuple[float, float, float]
-    images_per_second: float  # decoded at full size by one core, waiting for the disk not counted
+    images_per_second: float  # decoded at full size by one core, without waiting for the disk
     broken: dict[str, str]  # name -> reason
     tiny: tuple[str, ...]
-    rotated: tuple[str, ...]  # by EXIF; we turn them, other programs may not
-    odd_modes: dict[str, tuple[str, ...]]  # grey, palette, alpha, CMYK, 16-bit: decoded all right, but worth knowing
-    duplicates: tuple[tuple[str, ...], ...]  # groups of pictures that are the same byte for byte
+    rotated: tuple[str, ...]  # by EXIF; we turn them upright, other programs may not
+    odd_modes: dict[str, tuple[str, ...]]  # grey, palette, alpha, CMYK, 16-bit: valid, but not plain RGB
+    duplicates: tuple[tuple[str, ...], ...]  # groups of images that are the same byte for byte
     contradictions: tuple[tuple[str, ...], ...]  # those of the groups whose labels differ
 
     def as_dict(self) -> dict[str, Any]:
@@ -47,10 +46,10 @@ class Report:
 @dataclass(frozen=True)
 class Info:
     spec: str
-    num_pictures: int
+    num_images: int
     fingerprint: str
-    labels: dict[str, dict[str, int]]  # label -> class -> number of pictures
-    first_sizes: dict[str, int]  # "64×64" -> how many of the first pictures
+    labels: dict[str, dict[str, int]]  # label -> class -> number of images
+    first_sizes: dict[str, int]  # "64×64" -> how many of the first images
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -58,52 +57,52 @@ class Info:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was seen of one picture; of a broken one only the reason."""
+    """The facts of one image; of a broken one only the reason."""
 
     index: int
     name: str
     header: image.Header | None = None
     digest: bytes = b""
-    seconds: float = 0.0  # of computing, to decode it: the clock would count what other threads do
+    seconds: float = 0.0  # of CPU time to decode it: the clock would include other threads
     broken: str = ""
 
 
 def check(
     source: Source, *, spec: str, tiny: int = 32, num_threads: int | None = None, track: Track | None = None
 ) -> Report:
-    """Decodes every picture once; one with a side below `tiny` pixels is listed as tiny."""
-    found: Iterable[Finding] = findings(source, num_threads=num_threads)
+    """Decodes every image once; one with a side below `tiny` pixels is listed as tiny."""
+    stream: Iterable[Finding] = findings(source, num_threads=num_threads)
     if track is not None:
-        found = track(found, "checking pictures", len(source))
-    found = list(found)
-    sound = [(finding, finding.header) for finding in found if finding.header is not None]
-    seconds = sum(finding.seconds for finding in found)
+        stream = track(stream, "checking images", len(source))
+    everything = list(stream)
+    valid = [(finding, finding.header) for finding in everything if finding.header is not None]
+    seconds = sum(finding.seconds for finding in everything)
     labels = source.all_labels()
-    groups = _duplicates(found)
+    groups = _duplicates(everything)
     return Report(
         spec=spec,
-        num_pictures=len(source),
+        num_images=len(source),
         fingerprint=source.fingerprint(),
         labels=_balance(source, labels),
-        formats=_count(header.format for _, header in sound),
-        height=_spread([header.size[0] for _, header in sound]),
-        width=_spread([header.size[1] for _, header in sound]),
-        images_per_second=len(sound) / seconds if seconds else 0.0,
-        broken={finding.name: finding.broken for finding in found if finding.broken},
-        tiny=_names(finding for finding, header in sound if min(header.size) < tiny),
-        rotated=_names(finding for finding, header in sound if header.orientation != 1),
-        odd_modes=_odd_modes(sound),
+        formats=_count(header.format for _, header in valid),
+        height=_spread([header.size[0] for _, header in valid]),
+        width=_spread([header.size[1] for _, header in valid]),
+        images_per_second=len(valid) / seconds if seconds else 0.0,
+        broken={finding.name: finding.broken for finding in everything if finding.broken},
+        tiny=_names(finding for finding, header in valid if min(header.size) < tiny),
+        rotated=_names(finding for finding, header in valid if header.orientation != 1),
+        odd_modes=_odd_modes(valid),
         duplicates=tuple(_names(group) for group in groups),
         contradictions=tuple(_names(group) for group in groups if _disagree(group, labels)),
     )
 
 
 def info(source: Source, *, spec: str) -> Info:
-    """The quick look: the headers of the first pictures, and everything that needs no decoding."""
+    """The quick look: the headers of the first images, and everything that needs no decoding."""
     sizes = [size for index in range(min(NUM_FIRST, len(source))) if (size := _size(source, index))]
     return Info(
         spec=spec,
-        num_pictures=len(source),
+        num_images=len(source),
         fingerprint=source.fingerprint(),
         labels=_balance(source, source.all_labels()),
         first_sizes=_count(f"{height}×{width}" for height, width in sizes),
@@ -111,7 +110,7 @@ def info(source: Source, *, spec: str) -> Info:
 
 
 def findings(source: Source, *, num_threads: int | None = None) -> Iterator[Finding]:
-    """One Finding a picture, in order. Threads suffice: Pillow does not hold Python's lock while it decodes."""
+    """One Finding an image, in order. Threads suffice: Pillow does not hold Python's lock while it decodes."""
     with ThreadPoolExecutor(num_threads or os.cpu_count() or 1) as pool:
         for start in range(0, len(source), CHUNK):
             chunk = range(start, min(start + CHUNK, len(source)))
@@ -120,7 +119,7 @@ def findings(source: Source, *, num_threads: int | None = None) -> Iterator[Find
 
 def _inspect(source: Source, index: int) -> Finding:
     try:
-        if isinstance(source, FileSource):
+        if isinstance(source, HasFiles):
             return _inspect_file(source.path(index), index)
         start = time.thread_time()
         pixels = source[index].image  # [3, h, w]
@@ -143,7 +142,7 @@ def _inspect_file(path: Path, index: int) -> Finding:
 
 def _size(source: Source, index: int) -> tuple[int, int] | None:
     try:
-        if isinstance(source, FileSource):
+        if isinstance(source, HasFiles):
             return image.header(source.path(index)).size
         height, width = source[index].image.shape[1:]
         return height, width
@@ -151,9 +150,9 @@ def _size(source: Source, index: int) -> tuple[int, int] | None:
         return None
 
 
-def _odd_modes(sound: list[tuple[Finding, image.Header]]) -> dict[str, tuple[str, ...]]:
+def _odd_modes(valid: list[tuple[Finding, image.Header]]) -> dict[str, tuple[str, ...]]:
     kinds: dict[str, list[Finding]] = {}
-    for finding, header in sound:
+    for finding, header in valid:
         if header.mode != "RGB":
             kinds.setdefault(_kind(header.mode), []).append(finding)
     return {kind: _names(group) for kind, group in sorted(kinds.items())}
@@ -167,22 +166,22 @@ def _kind(mode: str) -> str:
     return known.get(mode, mode)
 
 
-def _duplicates(found: list[Finding]) -> list[list[Finding]]:
+def _duplicates(everything: list[Finding]) -> list[list[Finding]]:
     groups: dict[bytes, list[Finding]] = {}
-    for finding in found:
+    for finding in everything:
         if not finding.broken:
             groups.setdefault(finding.digest, []).append(finding)
     return [group for group in groups.values() if len(group) > 1]
 
 
 def _disagree(group: list[Finding], labels: dict[str, Tensor]) -> bool:
-    places = [finding.index for finding in group]
-    return any(len(values[places].unique()) > 1 for values in labels.values())
+    rows = [finding.index for finding in group]
+    return any(len(values[rows].unique()) > 1 for values in labels.values())
 
 
 def _balance(source: Source, labels: dict[str, Tensor]) -> dict[str, dict[str, int]]:
-    """label -> class -> number of pictures, in the order of the classes; a named class without pictures counts 0."""
-    names: dict[str, tuple[str, ...]] = getattr(source, "class_names", {})
+    """label -> class -> number of images, in the order of the classes; a named class without images counts 0."""
+    names = source.class_names if isinstance(source, NamesClasses) else {}
     return {label: _class_counts(values, names.get(label, ())) for label, values in labels.items()}
 
 

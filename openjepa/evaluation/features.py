@@ -1,4 +1,4 @@
-"""Frozen features: extracted once, in eval mode, without gradients, for several encoders in one pass over the pictures."""
+"""Frozen features: extracted once, in eval mode, without gradients, for several encoders in one pass over the images."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,13 +6,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from openjepa.data.batches.from_arrays import Pictures, Raw
-from openjepa.data.crops.evaluation import Preparation
+from openjepa.data.batches.images import Images
+from openjepa.data.crops import batched, evaluation
+from openjepa.data.crops.request import Cropped
 from openjepa.evaluation import encoders
-from openjepa.machine.progress import Track
+from openjepa.machine.console import Track
 
-PIXEL_SIDE = 32  # raw pixels of larger pictures are shrunk to this side, so that the floor stays a few thousand numbers
+PIXEL_SIDE = 32  # raw pixels of larger images are shrunk to this side, so that they stay a few thousand numbers
 BATCH_SIZE = 128
+CPU = torch.device("cpu")
 
 
 class RawPixels(nn.Module):
@@ -28,53 +30,50 @@ class RawPixels(nn.Module):
 @dataclass(frozen=True)
 class Extracted:
     layers: Tensor  # [S, L·D] float32
-    is_sound: Tensor  # [S] bool; False where a picture is broken and its row means nothing
+    is_valid: Tensor  # [S] bool; False where an image is broken: ignore its row
 
 
 def extract(
-    pictures: Pictures,
+    images: Images,
     index: Tensor,
     networks: Mapping[str, nn.Module],
-    preparation: Preparation,
     *,
+    view: int = 0,
     batch_size: int = BATCH_SIZE,
     track: Track | None = None,
 ) -> dict[str, Extracted]:
-    """The pictures at places index [S], by every network; rows in the order of `index`."""
-    chunks = [chunk.tolist() for chunk in index.split(batch_size)]
-    raws: Iterable[Raw] = pictures.batches(chunks)
+    """Features of the first crop of the images at index [S], by every network; rows in the order of `index`."""
+    batches = crops(images, index, view=view, batch_size=batch_size)
     if track is not None:
-        raws = track(raws, "extracting features", len(chunks))
-    return of_batches(raws, networks, preparation, num_rows=len(index), num_pictures=len(pictures))
+        batches = track(batches, "extracting features", -(-len(index) // batch_size))
+    return of_crops(batches, networks, num_rows=len(index))
 
 
-def of_batches(
-    raws: Iterable[Raw],
-    networks: Mapping[str, nn.Module],
-    preparation: Preparation,
-    *,
-    num_rows: int,
-    num_pictures: int,
-) -> dict[str, Extracted]:
-    """The same of batches that are already decoded; `num_rows` pictures of a source of `num_pictures`."""
-    is_sound = torch.ones(num_rows, dtype=torch.bool)
-    rows: dict[str, Tensor] = {}
+def crops(images: Images, index: Tensor, *, view: int = 0, batch_size: int = BATCH_SIZE) -> Iterable[Cropped]:
+    """The images at index [S] in batches, as an evaluation sees them."""
+    return images.batches(evaluation.requests(index, len(images), view=view, batch_size=batch_size), CPU)
+
+
+def of_crops(batches: Iterable[Cropped], networks: Mapping[str, nn.Module], *, num_rows: int) -> dict[str, Extracted]:
+    """The same of batches that are already cropped."""
+    is_valid = torch.ones(num_rows, dtype=torch.bool)
+    features: dict[str, Tensor] = {}
     start = 0
     with torch.inference_mode(), encoders.frozen(networks.values()):
-        for raw in raws:
-            place = slice(start, start + len(raw.index))
-            is_sound[place] = raw.is_sound
-            images = preparation(raw, num_pictures)
+        for batch in batches:
+            rows = slice(start, start + len(batch.index))
+            is_valid[rows] = batch.is_valid
+            images = batched.normalise(batch.views[0])
             for name, network in networks.items():
-                found = encoders.represent(network, images.to(encoders.device_of(network)))
-                if name not in rows:
-                    rows[name] = _buffer(num_rows, found.shape[1])
-                rows[name][place] = found
-            start = place.stop
-    return {name: Extracted(found, is_sound) for name, found in rows.items()}
+                vectors = encoders.represent(network, images.to(encoders.device_of(network)))
+                if name not in features:
+                    features[name] = _buffer(num_rows, vectors.shape[1])
+                features[name][rows] = vectors
+            start = rows.stop
+    return {name: Extracted(layers, is_valid) for name, layers in features.items()}
 
 
 def _buffer(num_rows: int, num_columns: int) -> Tensor:
-    """Allocated once, and outside of inference mode: probes will differentiate through what is in it."""
+    """Allocated once, and outside of inference mode: probes differentiate through its values."""
     with torch.inference_mode(False):
         return torch.empty(num_rows, num_columns)

@@ -1,15 +1,18 @@
-"""Which labels a probe may see, for every seed: all of them, or small sets drawn again and again."""
+"""Which labels a probe may see, for every seed: all of them, or small sets drawn again and again; never of broken images."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from openjepa.core.errors import BadInput
+from openjepa.data.crops.evaluation import EvaluationCrop
+from openjepa.evaluation.feature_cache import Extractor
 from openjepa.evaluation.tasks import labels as budgets
 from openjepa.evaluation.tasks.task import Labelled, Task
-from openjepa.runs.scores import ALL_LABELS
+from openjepa.runs.scores import ALL_LABELS, PIXELS
 
 DEFAULT_DRAWS = 3  # of a small random set; one draw alone may be off by several points
 
@@ -22,7 +25,7 @@ class Plan:
     is_random: bool = False  # another seed sees other labels
 
     def needed(self, train: Labelled) -> Tensor:
-        """-> sorted rows of `train` that any seed asks for."""
+        """-> sorted rows of `train` that any seed uses."""
         if self.rows is None:
             return torch.arange(len(train.labels))
         return torch.cat(self.rows).unique()
@@ -47,6 +50,64 @@ def _list_of(task: Task) -> str | None:
         if (folder / name).is_file():
             return str(folder / name)
     raise BadInput(
-        f"the task {task.name} needs the list of its labelled pictures; put {task.definition.labels[0]} (SimCLR and MSN "
+        f"the task {task.name} needs the list of its labelled images; put {task.definition.labels[0]} (SimCLR and MSN "
         f"publish it) into {folder}, or give it with --labels FILE, or draw one with --labels 1%"
     )
+
+
+@dataclass(frozen=True)
+class LabelDraws:
+    """The training images of a task whose labels may be seen, seed by seed, without broken images."""
+
+    task: Task
+    plan: Plan
+    extractor: Extractor
+    crop: EvaluationCrop
+    uses_features: bool = True  # False: fine-tuning alone, which learns from the images themselves
+
+    @cached_property
+    def needed(self) -> Tensor:
+        """Rows of the training part to extract, sorted: all if their features are cached anyway, else those with a label."""
+        if self.plan.rows is not None and self.extractor.is_known(self.task.train, self.crop):
+            return torch.arange(len(self.task.train.labels))
+        return self.plan.needed(self.task.train)
+
+    @cached_property
+    def train(self) -> Labelled:
+        return self.task.train.take(self.needed)
+
+    @cached_property
+    def rows(self) -> list[tuple[int, Tensor]]:
+        """(seed, rows of `train` with a label that this seed sees)."""
+        is_valid = self.are_valid(self.train)
+        draws = []
+        for number, seed in enumerate(self.plan.seeds):
+            rows = self.needed if self.plan.rows is None else self.plan.rows[number]
+            positions = torch.searchsorted(self.needed, rows)
+            draws.append((seed, positions[is_valid[positions]]))
+            self._check_classes(draws[-1][1])
+        return draws
+
+    def _check_classes(self, rows: Tensor) -> None:
+        missing = self.task.num_classes - len(self.train.labels[rows].unique())
+        if missing:
+            raise BadInput(
+                f"{missing} classes of {self.task.name} have no labelled image that can be decoded; fix the broken files "
+                "(openjepa data check lists them), or use more labels"
+            )
+
+    def are_valid(self, part: Labelled) -> Tensor:
+        """[S] bool: False where an image is broken."""
+        if self.uses_features:  # extracted anyway, and validity comes with them: the images are decoded once, not twice
+            return self.extractor.features(PIXELS, part, self.crop)[1]
+        return self.extractor.are_valid(part, self.crop)
+
+    @property
+    def num_labels(self) -> int:
+        """That the first seed sees."""
+        return len(self.rows[0][1])
+
+    @property
+    def num_train(self) -> int:
+        """Training images, without broken ones."""
+        return len(self.task.train.labels) - int((~self.are_valid(self.train)).sum())

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
+from openjepa.core.contracts import HasFiles
 from openjepa.core.errors import BadInput
 from openjepa.data import digests as identity
 from openjepa.data.open import open_source
@@ -43,17 +44,17 @@ def seen_by(subject: Subject, *, uses_cache: bool) -> Seen:
     except BadInput as error:
         return Seen(reason=_said(f"the pretraining data cannot be opened: {error}"))
     found = identity.digests(source, track=console.track, uses_cache=uses_cache)
-    return Seen(found, isinstance(source, identity.FileSource), "")
+    return Seen(found, isinstance(source, HasFiles), "")
 
 
 def look(probing: Probing, seen: Seen) -> Leaks:
     """Compares digests, and warns. Broken pictures are no pictures."""
     task = probing.task
     drawn, parts = probing.drawn, (task.test, probing.drawn.train)
-    test, train = (probing.extractor.digests(part)[drawn.are_sound(part)] for part in parts)
+    test, train = (probing.extractor.digests(part)[drawn.are_valid(part)] for part in parts)
     in_training = int(identity.occur_in(test, train).sum())
     in_pretraining, reason = None, seen.reason
-    if seen.digests is not None and seen.are_files != isinstance(task.test.source, identity.FileSource):
+    if seen.digests is not None and seen.are_files != isinstance(task.test.source, HasFiles):
         reason = _said("of the pretraining data and the test data one are files and the other are not")
     elif seen.digests is not None:
         in_pretraining = int(identity.occur_in(test, seen.digests).sum())

@@ -10,16 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from openjepa.core import schema
-from openjepa.core.contracts import Probe, Source, probes
+from openjepa.core.contracts import Probe, probes
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Features
-from openjepa.data.batches.from_arrays import Pictures
-from openjepa.data.crops.evaluation import VIEW_ASPECT, VIEW_SCALE, Preparation
+from openjepa.data.batches.build import open_images
+from openjepa.data.crops.evaluation import EvaluationCrop
 from openjepa.evaluation import probe_cache
 from openjepa.evaluation.candidate import RANDOM_SEED
-from openjepa.evaluation.drawn import Drawn
-from openjepa.evaluation.feature_cache import WORKERS, Extractor
-from openjepa.evaluation.label_draws import Plan
+from openjepa.evaluation.feature_cache import WORKERS, Extractor, open_crops
+from openjepa.evaluation.label_draws import LabelDraws, Plan
 from openjepa.evaluation.probe_cache import Answer
 from openjepa.evaluation.probes.finetune import Finetune
 from openjepa.evaluation.tasks.task import Labelled, Task
@@ -72,18 +71,20 @@ class Probing:
 
     def outcome(self, name: str, representation: str) -> Outcome:
         """Features are extracted before the clock starts."""
-        train, test = self._features(name, representation, self.drawn.train), self._test(name, representation)
+        is_tuned = self._fitted(name, representation) == FINETUNE
+        if not is_tuned:
+            train, test = self._features(name, representation, self.drawn.train), self._test(name, representation)
         console.notice(f"{self.task.name}: {name} on {representation} …")
         answers = []
         for seed, rows in self._draws(name):
-            if self._fitted(name, representation) == FINETUNE:
+            if is_tuned:
                 answers.append(self._finetuned(representation, seed, rows))
             else:
                 answers.append(self._asked(name, representation, seed, train.rows(rows), test))
         seeds = tuple(seed for seed, _ in self._draws(name))
         protocol = {**self._protocol(name, representation), "chosen": [answer.chosen for answer in answers]}
         guesses = torch.stack([answer.guesses for answer in answers])
-        return Outcome(guesses, test.labels, seeds, protocol, sum(answer.seconds for answer in answers))
+        return Outcome(guesses, self._valid_test.labels, seeds, protocol, sum(answer.seconds for answer in answers))
 
     def _asked(self, name: str, representation: str, seed: int, train: Features, test: Features) -> Answer:
         fitted = self._fitted(name, representation)
@@ -114,12 +115,18 @@ class Probing:
         return {LINEAR: "best of last and last4", FINETUNE: "all weights"}.get(name, self.features)
 
     @cached_property
-    def preparation(self) -> Preparation:
+    def preparation(self) -> EvaluationCrop:
         return self.task.definition.preparation(self.extractor.image_size)
 
     @cached_property
-    def drawn(self) -> Drawn:
-        return Drawn(self.task, self.plan, self.extractor, self.preparation)
+    def drawn(self) -> LabelDraws:
+        uses_features = any(name != FINETUNE for name in self.names)
+        return LabelDraws(self.task, self.plan, self.extractor, self.preparation, uses_features)
+
+    @cached_property
+    def _valid_test(self) -> Labelled:
+        """The test images that can be decoded."""
+        return self.task.test.take(self.drawn.are_valid(self.task.test).nonzero().squeeze(1))
 
     def _draws(self, name: str) -> list[tuple[int, Tensor]]:
         """(seed, rows of `drawn.train` with a label). Once, if nothing about it is random."""
@@ -128,14 +135,17 @@ class Probing:
 
     def _test(self, name: str, representation: str) -> Features:
         found = self._features(name, representation, self.task.test)
-        _, is_sound = self.extractor.features(representation, self.task.test, self.preparation)
-        return found if is_sound.all() else found.rows(is_sound.nonzero().squeeze(1))
+        is_valid = self.drawn.are_valid(self.task.test)
+        return found if is_valid.all() else found.rows(is_valid.nonzero().squeeze(1))
 
     def _features(self, name: str, representation: str, part: Labelled) -> Features:
         # Raw pixels of random crops would fill the memory and teach a linear head nothing that the fixed crop does not.
         has_views = name == LINEAR and part is self.drawn.train and representation != PIXELS
         num_views = self.num_views if has_views else 0
-        found, _ = self.extractor.features(representation, part, self.preparation, num_views=num_views)
+        is_alone = not self.drawn.uses_features  # pixels beside fine-tuning: nobody needs the encoders' features
+        found, _ = self.extractor.features(
+            representation, part, self.preparation, num_views=num_views, is_alone=is_alone
+        )
         if self.features == "last4" and name != LINEAR and found.layers is not None:
             return Features(found.layers, found.labels)
         return found
@@ -160,18 +170,9 @@ class Probing:
         network = self.extractor.networks[representation]
         if representation == TRAINED and self.tuned is not None:
             network = self.tuned
-        tuned.fit(network, self._pictures(part.source), part.index, part.labels, self.preparation, console.track)
-        _, is_sound = self.extractor.features(representation, self.task.test, self.preparation)
-        test = self.task.test.take(is_sound.nonzero().squeeze(1))
-        guesses = tuned.predict(self._pictures(test.source), test.index, self.preparation)
+        crops = (self.preparation.random(),)
+        images = open_images(part.source, crops, cache="auto", num_workers=WORKERS, track=console.track)
+        tuned.fit(network, images, part.index, part.labels, console.track)
+        test = self._valid_test
+        guesses = tuned.predict(open_crops(test, self.preparation), test.index)
         return Answer(guesses, tuned.chosen, time.perf_counter() - began)
-
-    def _pictures(self, source: Source) -> Pictures:
-        return Pictures(
-            source,
-            image_size=self.extractor.image_size,
-            crop_scale=VIEW_SCALE[0],
-            crop_aspect=VIEW_ASPECT,
-            num_workers=WORKERS,
-            track=console.track,
-        )

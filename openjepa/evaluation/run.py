@@ -50,7 +50,7 @@ class Evaluation:
             found = self._scores(probing)
             self._keep(found)
             scores += found
-            self.extractor.forget()
+            self.extractor.clear()
         return scores
 
     def _check(self, tasks: Sequence[Task]) -> None:

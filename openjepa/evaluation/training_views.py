@@ -1,4 +1,4 @@
-"""What fine-tuning learns from: random crops, flips and RandAugment of labelled pictures, epoch after epoch."""
+"""What fine-tuning learns from: random crops, flips and RandAugment of labelled images, epoch after epoch."""
 
 import math
 from collections.abc import Iterator
@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from openjepa.core import seeding
-from openjepa.data.batches.from_arrays import Pictures, Raw
+from openjepa.data.batches.images import Images
 from openjepa.data.crops import batched
-from openjepa.data.crops.evaluation import VIEW_ASPECT, VIEW_SCALE, Preparation
 from openjepa.data.crops.randaugment import RandAugment
+from openjepa.data.crops.request import CropRequest
+
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Views:
     step: int
     images: Tensor  # [B, 3, h, w] normalised
     labels: Tensor  # [B]
-    is_sound: Tensor  # [B] bool; False: another picture stands in for a broken one, so the label is not its own
+    is_valid: Tensor  # [B] bool; False: another image replaces a broken one, so the label is not its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,31 +36,30 @@ class Stream:
     augment: bool
     seed: int
 
-    def steps_per_epoch(self, num_pictures: int) -> int:
-        return math.ceil(num_pictures / self.batch_size)
+    def steps_per_epoch(self, num_images: int) -> int:
+        return math.ceil(num_images / self.batch_size)
 
-    def views(self, pictures: Pictures, index: Tensor, labels: Tensor, preparation: Preparation) -> Iterator[Views]:
-        """index [S] are places in the source, labels [S] their classes."""
+    def views(self, images: Images, index: Tensor, labels: Tensor) -> Iterator[Views]:
+        """index [S] in the source, labels [S] their classes."""
         ours, theirs = tee(self._rows(len(index)))  # workers read ahead
-        raws = pictures.batches(index[rows].tolist() for rows in theirs)
-        for step, (rows, raw) in enumerate(zip(ours, raws, strict=True)):
-            yield Views(step, self.prepared(raw, preparation, step), labels[rows], raw.is_sound)
+        batches = images.batches((self._request(index[rows], step) for step, rows in enumerate(theirs)), CPU)
+        for step, (rows, batch) in enumerate(zip(ours, batches, strict=True)):
+            yield Views(step, self._finished(batch.views[0], step), labels[rows], batch.is_valid)
 
-    def prepared(self, raw: Raw, preparation: Preparation, step: int) -> Tensor:
-        """-> [B, 3, h, w] normalised: a random crop (or the whole picture squeezed), a flip, RandAugment."""
-        draws = batched.draw_crops(len(raw.images), seeding.generator(self.seed, "finetune crops", step))
-        if preparation.squeeze:
-            boxes = batched.whole_boxes(raw.sizes)
-        else:
-            boxes = batched.crop_boxes(draws, raw.sizes, scale=VIEW_SCALE, aspect=VIEW_ASPECT)
-        images = batched.cut(raw.images, raw.sizes, boxes, preparation.size, draws.flip < 0.5)
+    def _request(self, index: Tensor, step: int) -> CropRequest:
+        return CropRequest(
+            index, (batched.draw_crops(len(index), seeding.generator(self.seed, "finetune crops", step)),)
+        )
+
+    def _finished(self, crops: Tensor, step: int) -> Tensor:
+        """[B, 3, h, w] in 0 … 255 -> [B, 3, h, w] normalised, after RandAugment."""
         if self.augment:
             generator = seeding.generator(self.seed, "finetune augmentation", step)
-            images = RandAugment()(images.round().clamp(0, 255).byte(), generator).float()
-        return batched.normalise(images)
+            crops = RandAugment()(crops.float().round().clamp(0, 255).byte(), generator).float()
+        return batched.normalise(crops)
 
-    def _rows(self, num_pictures: int) -> Iterator[Tensor]:
-        """Batches of one size (± 1), at most `batch_size`: every picture is seen once an epoch, none is dropped."""
+    def _rows(self, num_images: int) -> Iterator[Tensor]:
+        """Batches of one size (± 1), at most `batch_size`: every image is seen once an epoch, none is dropped."""
         for epoch in range(self.epochs):
-            order = torch.randperm(num_pictures, generator=seeding.generator(self.seed, "finetune order", epoch))
-            yield from order.tensor_split(self.steps_per_epoch(num_pictures))
+            order = torch.randperm(num_images, generator=seeding.generator(self.seed, "finetune order", epoch))
+            yield from order.tensor_split(self.steps_per_epoch(num_images))

@@ -5,7 +5,7 @@ All of it goes to stderr; stdout is for results, so that `--json` output can be 
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from openjepa.machine import distributed
 
 T = TypeVar("T")
+Track = Callable[[Iterable[T], str, int], Iterable[T]]  # a function such as `track`: items, text, how many
 LINE_SECONDS = 15.0  # between two plain lines
 
 out = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What a report is made from: the files of a run folder, and some pictures of its data."""
+"""What a report is made from: the files of a run folder, and some images of its data."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +11,10 @@ from openjepa.core import seeding, settings
 from openjepa.core.config import Config
 from openjepa.core.contracts import Source
 from openjepa.core.errors import BadInput
-from openjepa.data.batches.from_arrays import Pictures
+from openjepa.data.batches.build import open_images
 from openjepa.data.crops import batched
+from openjepa.data.crops.evaluation import EvaluationCrop
+from openjepa.data.crops.request import CropRequest, RandomCrop
 from openjepa.data.open import open_source
 from openjepa.runs import metrics, provenance
 from openjepa.runs import scores as score
@@ -20,7 +22,7 @@ from openjepa.runs.directory import RunFolder
 from openjepa.runs.provenance import Provenance
 
 SEED = 0  # every choice of the report: two reports of one run are the same
-CHUNK = 64  # pictures decoded at a time
+CHUNK = 64  # images decoded at a time
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def read(folder: RunFolder) -> Record:
 
 @dataclass(frozen=True)
 class Shown:
-    """Pictures of the run's data: whole, as evaluation sees them, and cropped, as training did."""
+    """Images of the run's data: whole, as evaluation sees them, and cropped, as training saw them."""
 
     split: str
     images: Tensor  # [S, 3, h, w]
@@ -75,22 +77,20 @@ class Shown:
         return Shown(self.split, self.images.to(device), self.crops.to(device))
 
 
-def pictures(config: Config, num_pictures: int) -> Shown:
+def load_images(config: Config, num_images: int) -> Shown:
     """Of the test split if there is one; a random choice, always the same."""
     source, split = _open(config)
-    order = torch.randperm(len(source), generator=seeding.generator(SEED, "report pictures"))[:num_pictures]
-    size, scale = config.data.height_width, config.data.crop_scale
-    held = Pictures(source, image_size=size, crop_scale=scale[0], cache="none")
-    raws = list(held.batches([chunk.tolist() for chunk in order.split(CHUNK)]))
-    images = torch.cat([batched.evaluation(raw.images, raw.sizes, size) for raw in raws])
+    data = config.data
+    # The purpose "report pictures" is part of the seed: another word would choose other images.
+    order = torch.randperm(len(source), generator=seeding.generator(SEED, "report pictures"))[:num_images]
     draws = batched.draw_crops(len(order), seeding.generator(SEED, "report crops"))
-    crops = []
-    for start, raw in enumerate(raws):
-        rows = slice(start * CHUNK, start * CHUNK + len(raw.images))
-        aspect, flip = config.data.crop_aspect, config.data.flip
-        drawn = draws.take(rows)
-        crops.append(batched.training(raw.images, raw.sizes, drawn, size=size, scale=scale, aspect=aspect, flip=flip))
-    return Shown(split, images, torch.cat(crops))
+    rows = torch.arange(len(order)).split(CHUNK)
+    requests = (CropRequest(order[chunk], (batched.NO_DRAWS, draws.take(chunk))) for chunk in rows)
+    crop = RandomCrop(data.height_width, data.crop_scale, data.crop_aspect, data.flip)
+    batches = open_images(source, (EvaluationCrop(data.height_width), crop)).batches(requests, torch.device("cpu"))
+    views = [tuple(batched.normalise(view) for view in batch.views) for batch in batches]
+    images, crops = (torch.cat(column) for column in zip(*views, strict=True))
+    return Shown(split, images, crops)
 
 
 def _open(config: Config) -> tuple[Source, str]:

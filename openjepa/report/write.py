@@ -52,7 +52,7 @@ def image_sections(record: Record, method: Method) -> list[Section | None]:
         text = f"No figures with images: the encoder of {record.config.method['name']} has no patches to show."
         return [Section("images", "Images", [Paragraph(text)])]
     try:
-        shown = report_record.pictures(record.config, sections.num_images(encoder))
+        shown = report_record.load_images(record.config, sections.num_images(encoder))
     except BadInput as error:
         text = f"No figures with images, because the data of this run cannot be opened: {error}."
         return [Section("images", "Images", [Paragraph(text, "warning")])]

@@ -46,8 +46,7 @@ def run(
 ) -> Result:
     """Trains `method` to the end of the run, or to a requested stop."""
     console.notice(f"{folder.path}: {config.method['name']}, {config.model.name}, {config.data.source}")
-    images = build.pictures(config, source, method.augmentations, console.track)
-    loader = build.loader(config, images, device, method.augmentations)
+    loader = build.loader(config, source, device, method.augmentations, console.track)
     minutes = config.train.minutes
     if minutes is not None:
         steps = calibrate.steps_within(minutes, config, method, loader, device=device, precision=precision)

@@ -49,7 +49,7 @@ def names(paths: Iterable[str]) -> set[str]:
 
 def test_check_finds_every_trouble(messy: Path) -> None:
     report = check(open_source(str(messy)), spec="messy")
-    assert report.num_pictures == 13 and report.spec == "messy"
+    assert report.num_images == 13 and report.spec == "messy"
     assert names(report.broken) == {"empty.jpg", "void.jpg", "half.png"}
     assert report.broken[str(messy / "dog/empty.jpg")] == "empty file"
     assert report.broken[str(messy / "dog/half.png")].startswith("truncated: ")
@@ -71,22 +71,22 @@ def test_check_finds_every_trouble(messy: Path) -> None:
     assert report.fingerprint == open_source(str(messy)).fingerprint()
 
 
-def test_the_size_below_which_a_picture_is_tiny_can_be_chosen(messy: Path) -> None:
+def test_the_size_below_which_an_image_is_tiny_can_be_chosen(messy: Path) -> None:
     assert len(check(open_source(str(messy)), spec="", tiny=20).tiny) == 0
     assert len(check(open_source(str(messy)), spec="", tiny=41).tiny) == 10
 
 
 def test_reports_are_plain_json(messy: Path) -> None:
     source = open_source(str(messy))
-    assert json.loads(json.dumps(check(source, spec="x").as_dict()))["num_pictures"] == 13
+    assert json.loads(json.dumps(check(source, spec="x").as_dict()))["num_images"] == 13
     assert json.loads(json.dumps(info(source, spec="x").as_dict()))["labels"] == {"class": {"cat": 7, "dog": 6}}
 
 
 def test_progress_can_be_shown(messy: Path) -> None:
     bar = Mock(side_effect=lambda items, words, total: items)
     report = check(open_source(str(messy)), spec="", track=bar)
-    assert report.num_pictures == 13
-    assert bar.call_args.args[1:] == ("checking pictures", 13)
+    assert report.num_images == 13
+    assert bar.call_args.args[1:] == ("checking images", 13)
 
 
 def test_findings_come_in_the_order_of_the_source(messy: Path) -> None:
@@ -95,20 +95,20 @@ def test_findings_come_in_the_order_of_the_source(messy: Path) -> None:
     assert [Path(finding.name).name for finding in findings(source)][:2] == ["again.gif", "alpha.webp"]
 
 
-def test_the_number_of_threads_does_not_change_what_is_found(messy: Path) -> None:
+def test_the_number_of_threads_does_not_change_the_report(messy: Path) -> None:
     source = open_source(str(messy))
     one, four = ([(f.name, f.header, f.digest, f.broken) for f in findings(source, num_threads=n)] for n in (1, 4))
     assert one == four
 
 
 def test_info_decodes_nothing(messy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(image, "_decode")
+    monkeypatch.delattr(image, "upright")
     report = info(open_source(str(messy)), spec="messy")
-    assert report.num_pictures == 13 and report.labels == {"class": {"cat": 7, "dog": 6}}
-    assert report.first_sizes == {"40×60": 9, "20×90": 1, "60×40": 1}  # the truncated one has a sound header
+    assert report.num_images == 13 and report.labels == {"class": {"cat": 7, "dog": 6}}
+    assert report.first_sizes == {"40×60": 9, "20×90": 1, "60×40": 1}  # the truncated one has a valid header
 
 
-def test_an_unlabelled_folder_of_broken_pictures_is_still_reported(tmp_path: Path) -> None:
+def test_an_unlabelled_folder_of_broken_images_is_still_reported(tmp_path: Path) -> None:
     (tmp_path / "a.png").touch()
     report = check(open_source(str(tmp_path)), spec="")
     assert report.labels == {} and report.height == (0, 0, 0) and report.images_per_second == 0

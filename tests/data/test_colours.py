@@ -19,8 +19,8 @@ def pillow(image: torch.Tensor) -> Image.Image:
     return Image.fromarray((255 * image).round().byte().permute(1, 2, 0).numpy())
 
 
-def back(picture: Image.Image) -> torch.Tensor:
-    return torch.from_numpy(np.array(picture)).permute(2, 0, 1) / 255
+def back(image: Image.Image) -> torch.Tensor:
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1) / 255
 
 
 def factors(**given: float) -> torch.Tensor:
@@ -34,9 +34,9 @@ def factors(**given: float) -> torch.Tensor:
 )
 @pytest.mark.parametrize("amount", [-0.7, -0.2, 0.6])
 def test_jitter_is_what_pillow_does(name: str, enhance: type, amount: float) -> None:
-    picture = pillow(IMAGES[0])
-    ours = colours.jittered(back(picture)[None], factors(**{name: amount}), [0, 1, 2, 3])[0]
-    theirs = back(enhance(picture).enhance(1 + amount))
+    image = pillow(IMAGES[0])
+    ours = colours.jittered(back(image)[None], factors(**{name: amount}), [0, 1, 2, 3])[0]
+    theirs = back(enhance(image).enhance(1 + amount))
     assert (ours - theirs).abs().max() < 2 * ONE_STEP
 
 
@@ -49,21 +49,21 @@ def test_hue_turns_as_in_colorsys(share: float) -> None:
         assert ours[:, row, column].tolist() == pytest.approx(expected, abs=1e-5)
 
 
-def test_grey_pictures_have_no_hue_to_turn() -> None:
+def test_grey_images_have_no_hue_to_turn() -> None:
     image = torch.full((1, 3, 4, 4), 0.3)
     assert torch.allclose(colours.turned(image, torch.tensor(0.3)), image)
 
 
 def test_grey_is_pillows() -> None:
-    picture = pillow(IMAGES[1])
-    theirs = torch.from_numpy(np.array(picture.convert("L"))) / 255
-    assert (colours.grey(back(picture)[None])[0, 0] - theirs).abs().max() < ONE_STEP
+    image = pillow(IMAGES[1])
+    theirs = torch.from_numpy(np.array(image.convert("L"))) / 255
+    assert (colours.grey(back(image)[None])[0, 0] - theirs).abs().max() < ONE_STEP
 
 
 def test_solarising_is_pillows() -> None:
-    picture = pillow(IMAGES[2])
-    theirs = back(ImageOps.solarize(picture, threshold=128))
-    assert torch.allclose(colours.solarised(back(picture)[None])[0], theirs, atol=1e-6)
+    image = pillow(IMAGES[2])
+    theirs = back(ImageOps.solarize(image, threshold=128))
+    assert torch.allclose(colours.solarised(back(image)[None])[0], theirs, atol=1e-6)
 
 
 @pytest.mark.parametrize("side", [12, 40])
@@ -85,8 +85,8 @@ def test_nothing_happens_by_no_chance_and_all_by_every_chance() -> None:
     still = Augmentation((12, 10), jitter=(0.4, 0.4, 0.4, 0.1), jitter_chance=0, grey_chance=0)
     assert torch.equal(colours.colours(IMAGES, draws, still), IMAGES)
     grey = Augmentation((12, 10), grey_chance=1)
-    found = colours.colours(IMAGES, draws, grey)
-    assert torch.equal(found[:, 0], found[:, 1]) and torch.equal(found[:, 1], found[:, 2])
+    changed = colours.colours(IMAGES, draws, grey)
+    assert torch.equal(changed[:, 0], changed[:, 1]) and torch.equal(changed[:, 1], changed[:, 2])
 
 
 @pytest.mark.parametrize(
@@ -107,27 +107,29 @@ def test_each_chance_is_that_of_its_own_change(given: dict[str, float], expected
         "blurred": lambda: colours.blurred(IMAGES, 0.1 + 1.9 * draws.sigma),
         "solarised": lambda: colours.solarised(IMAGES),
     }
-    found = colours.colours(IMAGES, draws, view)
-    torch.testing.assert_close(found, alone[expected]())
-    assert not torch.allclose(found, IMAGES, atol=0.01)
+    changed = colours.colours(IMAGES, draws, view)
+    torch.testing.assert_close(changed, alone[expected]())
+    assert not torch.allclose(changed, IMAGES, atol=0.01)
 
 
 @pytest.mark.parametrize(("name", "chance"), [("jitter", 0.8), ("grey", 0.2), ("blur", 0.3), ("solarise", 0.6)])
 def test_a_change_happens_to_its_share_of_images(name: str, chance: float) -> None:
     images = torch.rand(2000, 3, 4, 4, generator=torch.Generator().manual_seed(3))
     given = {"jitter": (0.8, 0.8, 0.8, 0.2), "jitter_chance": 0, "grey_chance": 0, f"{name}_chance": chance}
-    found = colours.colours(images, colours.draw(2000, torch.Generator().manual_seed(4)), Augmentation((4, 4), **given))
-    is_changed = (found - images).abs().amax(dim=(1, 2, 3)) > 1e-6
+    changed = colours.colours(
+        images, colours.draw(2000, torch.Generator().manual_seed(4)), Augmentation((4, 4), **given)
+    )
+    is_changed = (changed - images).abs().amax(dim=(1, 2, 3)) > 1e-6
     assert is_changed.float().mean().item() == pytest.approx(chance, abs=0.03)
 
 
 def test_chances_are_met_on_average_and_values_stay_in_range() -> None:
     images = torch.rand(2000, 3, 2, 2, generator=torch.Generator().manual_seed(3))
     view = Augmentation((2, 2), jitter=(0.8, 0.8, 0.8, 0.2), grey_chance=0.2, blur_chance=0.5, solarise_chance=0.2)
-    found = colours.colours(images, colours.draw(2000, torch.Generator().manual_seed(4)), view)
-    is_grey = (found[:, 0] - found[:, 1]).abs().amax(dim=(1, 2)) < 1e-6
+    changed = colours.colours(images, colours.draw(2000, torch.Generator().manual_seed(4)), view)
+    is_grey = (changed[:, 0] - changed[:, 1]).abs().amax(dim=(1, 2)) < 1e-6
     assert is_grey.float().mean().item() == pytest.approx(0.2, abs=0.03)
-    assert found.min() >= 0 and found.max() <= 1 + 1e-6
+    assert changed.min() >= 0 and changed.max() <= 1 + 1e-6
 
 
 def test_a_row_does_not_depend_on_who_works_on_it() -> None:

@@ -1,4 +1,4 @@
-"""The same picture is found in two sets, whatever it is called; a changed one is another."""
+"""The same image has the same digest in two sets, whatever its name; a changed one has another."""
 
 import os
 from pathlib import Path
@@ -13,10 +13,10 @@ from openjepa.data.open import open_source
 from openjepa.data.sources.arrays import ArraySource
 
 
-def draw(folder: Path, **pictures: int) -> Path:
+def draw(folder: Path, **images: int) -> Path:
     """A PNG of noise for each name; equal seeds are equal files."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, seed in pictures.items():
+    for name, seed in images.items():
         noise = np.random.default_rng(seed).integers(0, 256, (8, 8, 3), dtype=np.uint8)
         Image.fromarray(noise).save(folder / f"{name}.png")
     return folder
@@ -25,15 +25,19 @@ def draw(folder: Path, **pictures: int) -> Path:
 def test_equal_files_are_found_under_other_names(tmp_path: Path) -> None:
     ours = open_source(str(draw(tmp_path / "a", one=1, two=2, three=3)))
     theirs = open_source(str(draw(tmp_path / "b", x=3, y=4)))
-    found = identity.occur_in(identity.digests(ours), identity.digests(theirs))
-    assert dict(zip(ours.paths, found.tolist(), strict=True)) == {"one.png": False, "two.png": False, "three.png": True}
+    is_shared = identity.occur_in(identity.digests(ours), identity.digests(theirs))
+    assert dict(zip(ours.paths, is_shared.tolist(), strict=True)) == {
+        "one.png": False,
+        "two.png": False,
+        "three.png": True,
+    }
 
 
 def test_equal_pixels_are_found_in_arrays() -> None:
     images = torch.randint(256, (6, 3, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     first, second = ArraySource("a", images[:4]), ArraySource("b", images[3:])
-    found = identity.occur_in(identity.digests(first), identity.digests(second))
-    assert found.tolist() == [False, False, False, True]
+    is_shared = identity.occur_in(identity.digests(first), identity.digests(second))
+    assert is_shared.tolist() == [False, False, False, True]
 
 
 def test_scenes_are_told_apart_without_being_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +66,7 @@ def test_files_are_read_once_and_remembered(tmp_path: Path, monkeypatch: pytest.
     assert torch.equal(identity.digests(source), first)
 
 
-def test_some_of_the_pictures_can_be_asked_for(tmp_path: Path) -> None:
+def test_some_of_the_images_can_be_requested(tmp_path: Path) -> None:
     source = open_source(str(draw(tmp_path / "a", one=1, three=3, two=2)))
     everything = identity.digests(source)
     assert torch.equal(identity.digests(source, torch.tensor([2, 0])), everything[[2, 0]])
@@ -76,7 +80,7 @@ def test_a_file_that_is_gone_equals_no_other(tmp_path: Path) -> None:
     assert len({row.tobytes() for row in digests.numpy()}) == 3
 
 
-def test_the_order_of_pictures_is_part_of_the_content_key() -> None:
+def test_the_order_of_images_is_part_of_the_content_key() -> None:
     digests = torch.randint(256, (5, 32), dtype=torch.uint8)
     assert identity.content_key(digests) == identity.content_key(digests.clone())
     assert identity.content_key(digests) != identity.content_key(digests.flip(0))

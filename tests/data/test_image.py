@@ -1,4 +1,4 @@
-"""One picture to a tensor, against Pillow's own operations and hand-made cases."""
+"""One image file to a tensor, against Pillow's own operations and hand-made cases."""
 
 import io
 import os
@@ -18,10 +18,12 @@ import torch
 from PIL import Image, ImageFile, ImageOps
 
 from openjepa.core.errors import BrokenImage
-from openjepa.data.decode import image, pillow
+from openjepa.data.crops.evaluation import EvaluationCrop
+from openjepa.data.crops.per_image import cut
+from openjepa.data.decode import image, pillow, shrink_on_load
 
 
-def picture(height: int = 24, width: int = 40) -> Image.Image:
+def photo(height: int = 24, width: int = 40) -> Image.Image:
     """Smooth, so that JPEG changes little, and different in every corner, so that no two orientations look alike."""
     rows, columns = np.mgrid[0:height, 0:width]
     planes = [rows * 255 // height, columns * 255 // width, (rows + columns) * 255 // (height + width)]
@@ -41,7 +43,7 @@ def tensor(source: Image.Image) -> torch.Tensor:
 def turned(orientation: int, format: str = "JPEG", size: tuple[int, int] = (24, 40)) -> bytes:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    return encoded(picture(*size), format, exif=exif)
+    return encoded(photo(*size), format, exif=exif)
 
 
 def distance(a: torch.Tensor, b: torch.Tensor) -> int:
@@ -58,6 +60,12 @@ def png_chunk(name: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
+def stretched(data: bytes, size: tuple[int, int]) -> torch.Tensor:
+    """All of an image at this (h, w), as an evaluation that squeezes sees it."""
+    decoded = shrink_on_load.decode(data, EvaluationCrop(size, squeeze=True).needed, shrink_on_load.Scratch())
+    return cut(decoded, [0.0, 0.0, *map(float, decoded.size)], size)
+
+
 def reason(data: Any) -> str:
     with pytest.raises(BrokenImage) as caught:
         image.decode(data)
@@ -66,12 +74,12 @@ def reason(data: Any) -> str:
 
 @pytest.mark.parametrize("format", ["PNG", "BMP", "TIFF", "PPM", "TGA"])
 def test_lossless_formats_come_back_exactly(format: str) -> None:
-    assert torch.equal(image.decode(encoded(picture(), format)), tensor(picture()))
+    assert torch.equal(image.decode(encoded(photo(), format)), tensor(photo()))
 
 
 def test_a_path_and_its_bytes_give_the_same_contiguous_uint8(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
-    picture().save(path)
+    photo().save(path)
     x = image.decode(path)
     assert x.dtype == torch.uint8 and x.shape == (3, 24, 40) and x.is_contiguous()
     assert torch.equal(x, image.decode(path.read_bytes())) and torch.equal(x, image.decode(str(path)))
@@ -94,27 +102,25 @@ def test_orientation_and_size_go_together(orientation: int, format: str) -> None
     data = turned(orientation, format, size=(120, 200))
     with Image.open(io.BytesIO(data)) as opened:
         expected = ImageOps.exif_transpose(opened).resize((30, 20), Image.Resampling.BILINEAR)
-    assert (
-        distance(image.decode(data, size=(20, 30)), tensor(expected)) <= 3
-    )  # JPEG: the scaled decode is another filter
+    assert distance(stretched(data, (20, 30)), tensor(expected)) <= 3  # JPEG: the scaled decode is another filter
 
 
 def test_exif_behind_the_pixels_of_a_png_still_turns_it() -> None:
     data = turned(6, "PNG")
-    place = data.index(b"eXIf") - 4
-    length = 12 + struct.unpack(">I", data[place : place + 4])[0]
+    start = data.index(b"eXIf") - 4
+    length = 12 + struct.unpack(">I", data[start : start + 4])[0]
     end = data.index(b"IEND") - 4
-    moved = data[:place] + data[place + length : end] + data[place : place + length] + data[end:]
+    moved = data[:start] + data[start + length : end] + data[start : start + length] + data[end:]
     assert torch.equal(image.decode(moved), image.decode(data)) and image.decode(moved).shape == (3, 40, 24)
 
 
-def test_damaged_exif_does_not_lose_the_picture() -> None:
-    data = encoded(picture(), "JPEG", exif=b"Exif\0\0not a tiff header at all")
+def test_damaged_exif_does_not_lose_the_image() -> None:
+    data = encoded(photo(), "JPEG", exif=b"Exif\0\0not a tiff header at all")
     assert image.decode(data).shape == (3, 24, 40)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "decoded"),
+    ("needed", "decoded"),
     [
         ((50, 100), (51, 101)),  # 1/8; 403 / 8 rounds up
         ((51, 101), (101, 202)),
@@ -124,31 +130,28 @@ def test_damaged_exif_does_not_lose_the_picture() -> None:
     ],
 )
 def test_a_scaled_jpeg_decode_is_the_smallest_that_is_large_enough(
-    wanted: tuple[int, int], decoded: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    needed: tuple[int, int], decoded: tuple[int, int]
 ) -> None:
-    seen: list[tuple[int, int]] = []
-    convert = image.as_rgb
-    monkeypatch.setattr(
-        image, "as_rgb", lambda opened: (seen.append((opened.height, opened.width)), convert(opened))[1]
-    )
-    assert image.decode(encoded(picture(403, 805), "JPEG"), size=wanted).shape == (3, *wanted)
-    assert seen == [decoded]
+    data = encoded(photo(403, 805), "JPEG")
+    assert shrink_on_load.decode(data, lambda true: needed, shrink_on_load.Scratch()).pixels.shape[:2] == decoded
+    assert stretched(data, needed).shape == (3, *needed)
 
 
-def test_scaled_also_tells_the_true_upright_size() -> None:
-    x, size = image.scaled(turned(6, size=(120, 200)), (16, 16))
-    assert x.shape == (3, 16, 16) and size == (200, 120)
+def test_a_scaled_decode_also_returns_the_true_upright_size() -> None:
+    data = turned(6, size=(120, 200))
+    assert shrink_on_load.decode(data, lambda true: (16, 16), shrink_on_load.Scratch()).size == (200, 120)
+    assert stretched(data, (16, 16)).shape == (3, 16, 16)
 
 
 def test_shrinking_is_antialiased() -> None:
     board = (np.indices((64, 64)).sum(axis=0) % 2 * 255).astype(np.uint8)
-    x = image.decode(encoded(Image.fromarray(board), "PNG"), size=(8, 8))
+    x = stretched(encoded(Image.fromarray(board), "PNG"), (8, 8))
     assert distance(x, torch.full_like(x, 128)) < 16  # without antialiasing it would be black or white
 
 
 @pytest.mark.parametrize("mode", ["L", "1"])
 def test_grey_is_repeated(mode: str) -> None:
-    source = picture().convert(mode)
+    source = photo().convert(mode)
     x = image.decode(encoded(source, "PNG"))
     assert torch.equal(x[0], x[1]) and torch.equal(x[1], x[2])
     assert torch.equal(x, tensor(source))
@@ -177,14 +180,14 @@ def test_a_transparent_palette_colour_is_laid_on_white(format: str, transparency
 
 
 def test_an_opaque_palette_keeps_its_colours() -> None:
-    source = picture().quantize(16)
+    source = photo().quantize(16)
     assert torch.equal(image.decode(encoded(source, "PNG")), tensor(source))
 
 
 def test_cmyk_jpeg_has_the_right_colours() -> None:
-    data = encoded(picture().convert("CMYK"), "JPEG", quality=98)
+    data = encoded(photo().convert("CMYK"), "JPEG", quality=98)
     assert image.header(data).mode == "CMYK"
-    assert distance(image.decode(data), tensor(picture())) < 12
+    assert distance(image.decode(data), tensor(photo())) < 12
 
 
 def test_ycck_jpeg_is_decoded() -> None:
@@ -226,46 +229,47 @@ def test_zero_bytes_are_an_empty_file(tmp_path: Path) -> None:
     assert reason(tmp_path / "a.jpg") == reason(b"") == "empty file"
 
 
-def test_what_is_not_a_picture_says_so() -> None:
-    assert reason(b"hello, I am a text file and always was\n" * 50) == "not a picture Pillow can read"
+def test_what_is_not_an_image_is_reported() -> None:
+    assert reason(b"hello, I am a text file and always was\n" * 50) == "not an image Pillow can read"
 
 
 @pytest.mark.parametrize("format", ["JPEG", "PNG"])
 @pytest.mark.parametrize("size", [None, (8, 8)])
-def test_a_truncated_picture_is_broken_and_says_truncated(format: str, size: tuple[int, int] | None) -> None:
+def test_a_truncated_image_is_broken_and_says_truncated(format: str, size: tuple[int, int] | None) -> None:
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8))
     data = encoded(noise, format)
     with pytest.raises(BrokenImage, match="truncated: "):
-        image.decode(data[: len(data) // 2], size=size)
+        cut_short = data[: len(data) // 2]
+        image.decode(cut_short) if size is None else stretched(cut_short, size)
     assert ImageFile.LOAD_TRUNCATED_IMAGES is False
 
 
-def test_missing_files_and_folders_are_broken_pictures(tmp_path: Path) -> None:
+def test_missing_files_and_folders_are_broken_images(tmp_path: Path) -> None:
     assert reason(tmp_path / "none.png") == "no such file"
-    assert reason(tmp_path) == "a folder, not a picture"
+    assert reason(tmp_path) == "a folder, not an image"
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="the superuser may read everything")
-def test_a_file_without_permission_is_a_broken_picture(tmp_path: Path) -> None:
+def test_a_file_without_permission_is_a_broken_image(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
-    picture().save(path)
+    photo().save(path)
     path.chmod(0)
     assert reason(path) == "no permission to read it"
 
 
 def test_a_permission_error_has_its_own_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pillow, "_file", mock.Mock(side_effect=PermissionError(13, "Permission denied")))
+    monkeypatch.setattr(pillow, "_stream", mock.Mock(side_effect=PermissionError(13, "Permission denied")))
     assert reason("a.png") == "no permission to read it"
 
 
 @pytest.mark.parametrize("width", [20_000, 10_000])  # beyond and below what Pillow itself refuses
-def test_a_huge_picture_is_refused_by_its_header(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_huge_image_is_refused_by_its_header(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pillow, "MAX_PIXELS", 100_000_000)
     limit = 178 if width == 20_000 else 100
     assert reason(png_header(width, 15_000)) == f"{width * 15_000 // 10**6} megapixels, limit {limit}"
 
 
-def test_a_large_picture_does_not_warn() -> None:
+def test_a_large_image_does_not_warn() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert image.header(png_header(10_000, 10_000)).size == (10_000, 10_000)  # Pillow warns from 89 megapixels
@@ -273,17 +277,18 @@ def test_a_large_picture_does_not_warn() -> None:
 
 
 @pytest.mark.parametrize("format", ["PNG", "JPEG", "GIF", "WEBP", "TIFF", "BMP"])
-def test_any_damage_is_a_broken_picture_or_a_picture(format: str) -> None:
+def test_any_damage_is_a_broken_image_or_an_image(format: str) -> None:
     """Pillow raises fifteen kinds of errors for damaged files; only ours may come out."""
     random = np.random.default_rng(0)
-    data = encoded(picture(16, 12), format)
+    data = encoded(photo(16, 12), format)
     for _ in range(150):
         damaged = bytearray(data[: random.integers(1, len(data))] if random.random() < 0.4 else data)
-        for place in random.integers(0, min(len(damaged), 200), 3):
-            damaged[place] = random.integers(0, 256)
+        for position in random.integers(0, min(len(damaged), 200), 3):
+            damaged[position] = random.integers(0, 256)
         try:
             if np.prod(image.header(bytes(damaged)).size) < 1_000_000:
-                assert image.decode(bytes(damaged), size=(5, 7)).shape == (3, 5, 7)
+                assert stretched(bytes(damaged), (5, 7)).shape == (3, 5, 7)
+                image.decode(bytes(damaged))
         except BrokenImage as error:
             assert error.reason and "\n" not in error.reason
 
@@ -297,7 +302,7 @@ def test_a_broken_image_survives_pickling_and_names_the_file(tmp_path: Path) -> 
 
 def test_header_reads_no_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     load = mock.Mock()
-    data = encoded(picture(), "PNG")
+    data = encoded(photo(), "PNG")
     monkeypatch.setattr(ImageFile.ImageFile, "load", load)
     assert image.header(data) == ("PNG", "RGB", (24, 40), 1)
     assert not load.called

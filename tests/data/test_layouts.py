@@ -30,7 +30,7 @@ def refusal(name: str, root: Path, split: str = "train") -> str:
     """What is said to someone whose copy cannot be used."""
     with pytest.raises(BadInput) as caught:
         open_source(f"{name}:{root}", split=split)
-    assert not isinstance(caught.value, NoSuchSplit)  # or evaluation would quietly test on training pictures
+    assert not isinstance(caught.value, NoSuchSplit)  # or evaluation would quietly test on training images
     return str(caught.value)
 
 
@@ -90,7 +90,7 @@ def test_kaggles_imagenet_opens_from_inside(tmp_path: Path, monkeypatch: pytest.
     assert opened("imagenet", Path("."), "val").labels == {"class": (0, 2)}
 
 
-def test_an_imagenet_subset_with_the_whole_solution_file_asks_for_its_own_pictures_only(tmp_path: Path) -> None:
+def test_an_imagenet_subset_with_the_whole_solution_file_asks_for_its_own_images_only(tmp_path: Path) -> None:
     write_imagenet(tmp_path, flat=True)
     write(tmp_path / "LOC_val_solution.csv", SOLUTION + "ILSVRC2012_val_00000003,n07753592 1 2 3 4\n")
     assert opened("imagenet", tmp_path, "val").labels == {"class": (0, 2)}
@@ -106,7 +106,7 @@ def test_an_imagenet_of_one_class_is_still_labelled(tmp_path: Path) -> None:
     assert opened("imagenet", tmp_path).labels == {"class": (0,)}
 
 
-def test_imagenet_leaves_out_what_is_no_picture(tmp_path: Path) -> None:
+def test_imagenet_leaves_out_what_is_no_image(tmp_path: Path) -> None:
     write_imagenet(tmp_path)
     for name in ("train/n01440764/._n01440764_26.JPEG", "train/n01440764/notes.txt", "train/n01440764.tar"):
         (tmp_path / name).touch()
@@ -119,8 +119,8 @@ def test_imagenet_without_class_folders_says_what_was_expected(tmp_path: Path) -
     assert "no folder train with class folders" in refusal("imagenet", tmp_path)
     (tmp_path / "train/n01440764").mkdir()
     (tmp_path / "train/n01440764_26.JPEG").unlink()
-    assert f'no pictures in "{tmp_path / "train"}"' in refusal("imagenet", tmp_path)
-    assert f'no pictures in "{tmp_path / "val"}"' in refusal("imagenet", tmp_path, "val")
+    assert f'no images in "{tmp_path / "train"}"' in refusal("imagenet", tmp_path)
+    assert f'no images in "{tmp_path / "val"}"' in refusal("imagenet", tmp_path, "val")
 
 
 def test_imagenet_classes_that_train_has_not_are_named(tmp_path: Path) -> None:
@@ -130,16 +130,16 @@ def test_imagenet_classes_that_train_has_not_are_named(tmp_path: Path) -> None:
     assert "1 classes that" in message and "the first is n09999999; expected a part of its 3" in message
 
 
-def test_flat_validation_pictures_without_their_classes_say_what_to_do(tmp_path: Path) -> None:
+def test_flat_validation_images_without_their_classes_say_what_to_do(tmp_path: Path) -> None:
     write_imagenet(tmp_path, flat=True)
     message = refusal("imagenet", tmp_path, "val")
-    assert f'put that file from Kaggle into "{tmp_path}", or move each picture into a folder such as' in message
+    assert f'put that file from Kaggle into "{tmp_path}", or move each image into a folder such as' in message
     assert "there is no LOC_val_solution.csv" in message
 
 
-def test_half_sorted_validation_pictures_are_refused(tmp_path: Path) -> None:
+def test_half_sorted_validation_images_are_refused(tmp_path: Path) -> None:
     draw(write_imagenet(tmp_path), "val/ILSVRC2012_val_00000003.JPEG")
-    assert "2 class folders and 1 pictures beside them" in refusal("imagenet", tmp_path, "val")
+    assert "2 class folders and 1 images beside them" in refusal("imagenet", tmp_path, "val")
 
 
 @pytest.mark.parametrize(
@@ -150,12 +150,12 @@ def test_half_sorted_validation_pictures_are_refused(tmp_path: Path) -> None:
             'has "ILSVRC2012_val_00000003 n03995372" in line 3; expected',
         ),
         (SOLUTION + "\nILSVRC2012_val_00000003,cat 1 2 3 4\n", "in line 4; expected"),
-        (SOLUTION.splitlines()[0], 'no line for 1 of 2 pictures in "'),
+        (SOLUTION.splitlines()[0], 'no line for 1 of 2 images in "'),
         (
             SOLUTION + "ILSVRC2012_val_00000003,n03995372 1 1 1 1\n",
-            'names 3 pictures, 1 of them do not exist, the first is "val/ILSVRC2012_val_00000003.JPEG"; expected below',
+            'names 3 images, 1 of them do not exist, the first is "val/ILSVRC2012_val_00000003.JPEG"; expected below',
         ),
-        ("", "no line for 2 of 2 pictures"),
+        ("", "no line for 2 of 2 images"),
     ],
 )
 def test_a_solution_file_that_does_not_fit_is_refused(text: str, message: str, tmp_path: Path) -> None:
@@ -177,23 +177,23 @@ PLACES = {
 }
 
 
-def write_places(root: Path, *, lists: str = "trainvalsplit_places205", pictures: str = "images256") -> Path:
+def write_places(root: Path, *, lists: str = "trainvalsplit_places205", images: str = "images256") -> Path:
     for part, text in PLACES.items():
         write(root / lists / f"{part}_places205.csv", text)
-        draw(root / pictures, *(line.split()[0] for line in text.splitlines()))
+        draw(root / images, *(line.split()[0] for line in text.splitlines()))
     return root
 
 
 @pytest.mark.parametrize("lists", ["", "trainvalsplit_places205"])
-@pytest.mark.parametrize("pictures", ["data/vision/torralba/deeplearning/images256", "images256", ""])
-def test_places_lists_and_pictures_are_found_where_people_put_them(lists: str, pictures: str, tmp_path: Path) -> None:
-    write_places(tmp_path, lists=lists, pictures=pictures)
+@pytest.mark.parametrize("images", ["data/vision/torralba/deeplearning/images256", "images256", ""])
+def test_places_lists_and_images_are_found_where_people_put_them(lists: str, images: str, tmp_path: Path) -> None:
+    write_places(tmp_path, lists=lists, images=images)
     train, val = opened("places205", tmp_path), opened("places205", tmp_path, "test")
     assert train.paths == tuple(line.split()[0] for line in PLACES["train"].splitlines())
     assert train.labels == {"class": (0, 2, 1, 0)}
     assert val.paths == ("a/alley/gsun_9.jpg", "a/abbey/gsun_8.jpg") and val.labels == {"class": (1, 0)}
     assert train.class_names == val.class_names == {"class": ("abbey", "alley", "apartment_building/outdoor")}
-    assert train.root == tmp_path / pictures and train[1].image.shape == val[0].image.shape == (3, 8, 8)
+    assert train.root == tmp_path / images and train[1].image.shape == val[0].image.shape == (3, 8, 8)
 
 
 @pytest.mark.parametrize(
@@ -216,18 +216,18 @@ def test_malformed_places_lines_are_named(line: str, tmp_path: Path) -> None:
     assert f'"{tmp_path / "val_places205.csv"}" has "{line}" in line 3; expected a path, a space and a class' in message
 
 
-def test_places_without_lists_or_pictures_says_so(tmp_path: Path) -> None:
+def test_places_without_lists_or_images_says_so(tmp_path: Path) -> None:
     message = refusal("places205", tmp_path)
     assert "no file train_places205.csv in" in message and "unpack trainvalsplit_places205.tar.gz there" in message
     write_places(tmp_path)
     (tmp_path / "images256/a/abbey/gsun_8.jpg").unlink()
     message = refusal("places205", tmp_path, "val")
-    assert 'names 2 pictures, 1 of them do not exist, the first is "a/abbey/gsun_8.jpg"; expected below' in message
+    assert 'names 2 images, 1 of them do not exist, the first is "a/abbey/gsun_8.jpg"; expected below' in message
     shutil.rmtree(tmp_path / "images256/a")
     message = refusal("places205", tmp_path)
-    assert "names 4 pictures, 4 of them do not exist" in message and f'below "{tmp_path / "images256"}"' in message
+    assert "names 4 images, 4 of them do not exist" in message and f'below "{tmp_path / "images256"}"' in message
     write(tmp_path / "train_places205.csv", "\n")
-    assert "names no picture" in refusal("places205", tmp_path)
+    assert "names no image" in refusal("places205", tmp_path)
     (tmp_path / "train_places205.csv").write_bytes(b"\xff\xfe")
     assert "expected UTF-8 text" in refusal("places205", tmp_path)
 
@@ -236,8 +236,8 @@ def test_places_without_lists_or_pictures_says_so(tmp_path: Path) -> None:
 
 
 def inat(part: str, categories: tuple[int, ...], names: tuple[str, ...] = ()) -> dict[str, Any]:
-    """One picture a category, annotated in the opposite order."""
-    pictures = [
+    """One image a category, annotated in the opposite order."""
+    images = [
         {"id": 10 * number, "file_name": f"train_val2018/Plantae/{category}/{part}{number}.jpg", "width": 8}
         for number, category in enumerate(categories)
     ]
@@ -245,13 +245,13 @@ def inat(part: str, categories: tuple[int, ...], names: tuple[str, ...] = ()) ->
     named = [
         {"id": c, "name": n, "supercategory": "Plantae"} for c, n in zip(sorted(set(categories)), names, strict=False)
     ]
-    return {"info": {}, "images": pictures, "annotations": annotations[::-1]} | ({"categories": named} if names else {})
+    return {"info": {}, "images": images, "annotations": annotations[::-1]} | ({"categories": named} if names else {})
 
 
 def write_inat(root: Path, **parts: dict[str, Any]) -> Path:
     for part, content in parts.items():
         write(root / f"{part}2018.json", json.dumps(content))
-        draw(root, *(picture["file_name"] for picture in content["images"]))
+        draw(root, *(image["file_name"] for image in content["images"]))
     return root
 
 
@@ -285,13 +285,13 @@ def test_an_unknown_inaturalist_category_is_named(tmp_path: Path) -> None:
     assert "has 1 categories that" in message and "the first is 7; expected the same 2 in both" in message
 
 
-def test_missing_inaturalist_files_and_pictures_are_named(tmp_path: Path) -> None:
+def test_missing_inaturalist_files_and_images_are_named(tmp_path: Path) -> None:
     assert "no file train2018.json in" in refusal("inat18", tmp_path)
     write_inat(tmp_path, train=inat("t", (0, 1, 2)))
     (tmp_path / "train_val2018/Plantae/1/t1.jpg").unlink()
     shutil.rmtree(tmp_path / "train_val2018/Plantae/2")
     message = refusal("inat18", tmp_path)
-    assert "names 3 pictures, 2 of them do not exist, the first is" in message
+    assert "names 3 images, 2 of them do not exist, the first is" in message
     assert f'"train_val2018/Plantae/1/t1.jpg"; expected below "{tmp_path}": unpack' in message
     assert "unpack val2018.json.tar.gz there" in refusal("inat18", tmp_path, "val")
 
@@ -300,7 +300,7 @@ def test_missing_inaturalist_files_and_pictures_are_named(tmp_path: Path) -> Non
     ("change", "message"),
     [
         ({"images": None}, 'train2018.json" has nothing as "images", expected a list'),
-        ({"images": []}, "names no picture"),
+        ({"images": []}, "names no image"),
         ({"images": [{"id": 0}]}, 'images[0] has nothing as "file_name", expected a text'),
         ({"images": [{"id": True}]}, 'images[0] has True as "id", expected a whole number'),
         ({"images": [{"id": 3, "file_name": "a.jpg"}]}, "images[0] has id 3, which no annotation names"),
@@ -328,7 +328,7 @@ def test_inaturalist_content_that_cannot_be_used_says_where(
 
 
 def scenes(part: str, *depths: list[float]) -> dict[str, Any]:
-    found = [
+    scenes = [
         {
             "image_filename": f"CLEVR_{part}_{number:06}.png",
             "split": part,
@@ -337,7 +337,7 @@ def scenes(part: str, *depths: list[float]) -> dict[str, Any]:
         }
         for number, row in enumerate(depths)
     ]
-    return {"info": {"version": "1.0"}, "scenes": found}
+    return {"info": {"version": "1.0"}, "scenes": scenes}
 
 
 def write_clevr(root: Path, part: str, *depths: list[float]) -> Path:
@@ -347,10 +347,10 @@ def write_clevr(root: Path, part: str, *depths: list[float]) -> Path:
     return root
 
 
-@pytest.mark.parametrize("place", ["", "CLEVR_v1.0"])
-def test_clevr_counts_objects_and_measures_the_nearest(place: str, tmp_path: Path) -> None:
-    write_clevr(tmp_path / place, "train", [12.5, 9.2, 11], [7.5] * 10, [10.5, 10.25, 13.0, 17.0])
-    write_clevr(tmp_path / place, "val", [9.5, 9.75, 10.0])
+@pytest.mark.parametrize("inside", ["", "CLEVR_v1.0"])
+def test_clevr_counts_objects_and_measures_the_nearest(inside: str, tmp_path: Path) -> None:
+    write_clevr(tmp_path / inside, "train", [12.5, 9.2, 11], [7.5] * 10, [10.5, 10.25, 13.0, 17.0])
+    write_clevr(tmp_path / inside, "val", [9.5, 9.75, 10.0])
     train, val = opened("clevr", tmp_path), opened("clevr", tmp_path, "test")
     assert train.paths == tuple(f"images/train/CLEVR_train_00000{number}.png" for number in range(3))
     assert train.labels == {"count": (0, 7, 1), "distance": (3, 0, 5)}
@@ -372,7 +372,7 @@ def test_a_clevr_distance_on_an_edge_belongs_to_the_nearer_class(nearest: float,
 
 
 @pytest.mark.parametrize("count", [0, 2, 11])
-def test_a_clevr_picture_with_too_few_or_too_many_objects_is_named(count: int, tmp_path: Path) -> None:
+def test_a_clevr_image_with_too_few_or_too_many_objects_is_named(count: int, tmp_path: Path) -> None:
     write_clevr(tmp_path, "train", [9.0] * 3, [9.0] * count)
     message = refusal("clevr", tmp_path)
     assert f"scenes[1] (CLEVR_train_000001.png) has {count} objects, expected 3 to 10" in message
@@ -386,13 +386,13 @@ def test_a_clevr_depth_out_of_range_or_no_number_is_refused(depth: Any, tmp_path
     assert "a depth over 0 and up to 100" in message
 
 
-def test_missing_clevr_files_and_pictures_are_named(tmp_path: Path) -> None:
+def test_missing_clevr_files_and_images_are_named(tmp_path: Path) -> None:
     message = refusal("clevr", tmp_path)
     assert "no file scenes/CLEVR_train_scenes.json in" in message and "unpack all of CLEVR_v1.0.zip there" in message
     write_clevr(tmp_path, "train", [9.0] * 3, [9.0] * 4)
     shutil.rmtree(tmp_path / "images")
     message = refusal("clevr", tmp_path)
-    assert "names 2 pictures, 2 of them do not exist" in message and '"images/train/CLEVR_train_000000.png"' in message
+    assert "names 2 images, 2 of them do not exist" in message and '"images/train/CLEVR_train_000000.png"' in message
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_missing_clevr_files_and_pictures_are_named(tmp_path: Path) -> None:
         ('{"scenes": [5]}', 'scenes[0] has nothing as "image_filename"'),
         ('{"scenes": [{"image_filename": "a.png"}]}', 'scenes[0] has nothing as "objects", expected a list'),
         ('{"scenes": [{"image_filename": "a.png", "objects": [1, 2, 3]}]}', '(a.png) objects[0] has nothing as "pixel'),
-        ('{"scenes": []}', "names no picture"),
+        ('{"scenes": []}', "names no image"),
     ],
 )
 def test_malformed_clevr_scenes_say_what_is_wrong(text: str, message: str, tmp_path: Path) -> None:

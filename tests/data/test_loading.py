@@ -1,4 +1,4 @@
-"""Order, sharing, crops (against Pillow), decoded pictures and batches."""
+"""Order, sharing, crops (against Pillow), decoded images and batches."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,20 +7,24 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import Tensor
 
 import runner
-from openjepa.core.errors import BadInput
-from openjepa.core.types import Augmentation, Batch
-from openjepa.data.batches.from_arrays import Pictures
-from openjepa.data.batches.from_files import Files
+from openjepa.core.contracts import Source
+from openjepa.core.errors import BadInput, BrokenImage
+from openjepa.core.types import Augmentation, Batch, Sample
+from openjepa.data.batches.build import open_images
+from openjepa.data.batches.from_arrays import ArrayImages
+from openjepa.data.batches.from_files import FileImages
 from openjepa.data.batches.loader import Loader
 from openjepa.data.batches.order import Order, Split
 from openjepa.data.crops import batched
-from openjepa.data.crops.request import Crop
+from openjepa.data.crops.request import Cropped, CropRequest, RandomCrop
 from openjepa.data.open import open_source
+from openjepa.data.sources.arrays import ArraySource
 
 
-def test_every_picture_comes_once_an_epoch_in_a_new_order() -> None:
+def test_every_image_comes_once_an_epoch_in_a_new_order() -> None:
     order = Order(num_images=12, batch_size=4, seed=0)
     epochs = [torch.cat([order.indices(step) for step in range(start, start + 3)]) for start in (0, 3)]
     for epoch in epochs:
@@ -56,8 +60,9 @@ def test_rounds_and_ranks_share_a_batch_without_gap_or_overlap() -> None:
 
 def pillow_crop(image: np.ndarray, box: tuple[float, float, float, float], size: tuple[int, int]) -> np.ndarray:
     top, left, height, width = box
-    picture = Image.fromarray(image)
-    resized = picture.resize((size[1], size[0]), Image.Resampling.BILINEAR, box=(left, top, left + width, top + height))
+    resized = Image.fromarray(image).resize(
+        (size[1], size[0]), Image.Resampling.BILINEAR, box=(left, top, left + width, top + height)
+    )
     return np.asarray(resized, dtype=np.float32)
 
 
@@ -78,7 +83,7 @@ def test_a_flip_is_a_mirror_image() -> None:
     assert torch.allclose(flipped[1], images[1].float(), atol=1e-4)
 
 
-def test_crop_boxes_have_the_area_and_aspect_that_were_asked_for() -> None:
+def test_crop_boxes_have_the_requested_area_and_aspect() -> None:
     sizes = torch.tensor([[100, 150]]).expand(4000, 2)
     draws = batched.draw_crops(4000, torch.Generator().manual_seed(0))
     boxes = batched.crop_boxes(draws, sizes, scale=(0.3, 1.0), aspect=(0.75, 4 / 3))
@@ -92,23 +97,22 @@ def test_crop_boxes_have_the_area_and_aspect_that_were_asked_for() -> None:
     assert boxes[:, 0].max() > 30 and boxes[:, 0].min() < 1
 
 
-def test_a_picture_too_long_for_any_crop_gets_the_largest_centred_one() -> None:
+def test_an_image_too_long_for_any_crop_gets_the_largest_centred_one() -> None:
     draws = batched.draw_crops(8, torch.Generator().manual_seed(0))
     boxes = batched.crop_boxes(draws, torch.tensor([[10, 1000]]).expand(8, 2), scale=(0.9, 1.0), aspect=(0.75, 4 / 3))
     expected = torch.tensor([0.0, (1000 - 40 / 3) / 2, 10.0, 40 / 3])
     assert torch.allclose(boxes, expected.expand(8, 4), atol=1e-3)
 
 
-def test_stretching_to_the_canvas_does_not_change_what_a_crop_shows() -> None:
-    """A crop of the stretched picture, told the true size, equals the crop of the picture itself."""
-    smooth = torch.linspace(0, 255, 60).expand(3, 40, 60).clone()
-    true = smooth.to(torch.uint8)[None]
-    stretched = torch.nn.functional.interpolate(true.float(), size=(50, 50), mode="bilinear").to(torch.uint8)
-    draws = batched.draw_crops(1, torch.Generator().manual_seed(3))
-    options = {"size": (16, 16), "scale": (0.3, 1.0), "aspect": (0.75, 4 / 3), "flip": False}
-    direct = batched.training(true, torch.tensor([[40, 60]]), draws, **options)
-    by_canvas = batched.training(stretched, torch.tensor([[40, 60]]), draws, **options)
-    assert (direct - by_canvas).abs().max() < 0.1  # of about 5 standard deviations from black to white
+def test_both_ways_to_crop_show_the_same(tmp_path: Path) -> None:
+    """A batch of arrays at once and files one by one, from the same random numbers."""
+    image = (255 * torch.rand(1, 3, 5, 6, generator=torch.Generator().manual_seed(0))).byte()
+    smooth = torch.nn.functional.interpolate(image.float(), size=(40, 60), mode="bicubic").clamp(0, 255).byte()
+    Image.fromarray(smooth[0].permute(1, 2, 0).numpy()).save(tmp_path / "one.png")
+    draws = batched.draw_crops(8, torch.Generator().manual_seed(3))
+    sources = (ArraySource("smooth", smooth), open_source(str(tmp_path)))
+    by_array, by_file = (cropped(source, CROP, torch.zeros(8).long(), draws).views[0].float() for source in sources)
+    assert (by_array - by_file).abs().mean() < 6, "files are cropped at whole pixels"
 
 
 def test_normalising_uses_imagenets_statistics() -> None:
@@ -123,26 +127,30 @@ def test_normalising_bytes_in_pieces_changes_no_bit(number: int) -> None:
     assert torch.equal(batched.normalise(images), batched.normalise(images.float()))
 
 
-# --- decoded pictures and batches ---
+# --- decoded images and batches ---
 
 
-CROP = Crop((16, 16), scale=(0.3, 1.0), aspect=(0.75, 4 / 3), flip=True)
+CROP = RandomCrop((16, 16), scale=(0.3, 1.0), aspect=(0.75, 4 / 3), flip=True)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return runner.make_pictures(tmp_path_factory.mktemp("pictures"), number=20)
+    return runner.make_pictures(tmp_path_factory.mktemp("images"), number=20)
+
+
+def cropped(source: Source, crop: RandomCrop, index: Tensor, draws: batched.CropDraws, cache: str = "none") -> Cropped:
+    images = open_images(source, (crop,), cache=cache)
+    return next(images.batches([CropRequest(index, (draws,))], torch.device("cpu")))
 
 
 def loader(
     source, *, cache: str = "none", workers: int = 0, split: Split | None = None, max_broken: float = 0.5
 ) -> Loader:
     return Loader(
-        pictures=Files(source, (CROP,), cache=cache, num_workers=workers),
+        images=FileImages(source, (CROP,), cache=cache, num_workers=workers),
         order=Order(len(source), 8, seed=1),
         split=split or Split(8),
         seed=1,
-        crops=(CROP,),
         max_broken=max_broken,
         device=torch.device("cpu"),
     )
@@ -186,9 +194,9 @@ VIEWS = (
 
 
 def with_views(source, split: Split, workers: int = 0) -> Loader:
-    crops = tuple(Crop(view.size, view.scale, view.aspect, view.flip) for view in VIEWS)
-    pictures = Files(source, crops, cache="none", num_workers=workers)
-    return replace(loader(source, split=split), pictures=pictures, crops=crops, augmentations=VIEWS)
+    crops = tuple(RandomCrop(view.size, view.scale, view.aspect, view.flip) for view in VIEWS)
+    images = FileImages(source, crops, cache="none", num_workers=workers)
+    return replace(loader(source, split=split), images=images, augmentations=VIEWS)
 
 
 def test_views_are_drawn_apart_and_shared_between_processes_and_rounds(folder: Path) -> None:
@@ -203,8 +211,8 @@ def test_views_are_drawn_apart_and_shared_between_processes_and_rounds(folder: P
     for rank in range(2):
         batches = with_views(source, Split(8, 2, rank, 2), workers=rank).batches(3)
         parts |= {(number, rank): next(batches) for number in range(2)}
-    for place, view in enumerate(whole.views):
-        assert torch.allclose(torch.cat([parts[key].views[place] for key in sorted(parts)]), view, atol=1e-4)
+    for number, view in enumerate(whole.views):
+        assert torch.allclose(torch.cat([parts[key].views[number] for key in sorted(parts)]), view, atol=1e-4)
 
 
 def test_a_method_without_views_gets_none(folder: Path) -> None:
@@ -213,51 +221,71 @@ def test_a_method_without_views_gets_none(folder: Path) -> None:
 
 @pytest.fixture
 def folder_with_broken(tmp_path: Path) -> Path:
-    folder = runner.make_pictures(tmp_path / "pictures", number=20)
+    folder = runner.make_pictures(tmp_path / "images", number=20)
     (folder / "003.png").write_bytes(b"")
     (folder / "004.png").write_bytes((folder / "005.png").read_bytes()[:200])
     return folder
 
 
-@pytest.mark.parametrize("cache", ["memory", "none"])
-def test_a_broken_picture_is_replaced_by_the_next_good_one_and_listed(folder_with_broken: Path, cache: str) -> None:
-    source = open_source(str(folder_with_broken))
-    pictures = Pictures(source, image_size=(16, 16), cache=cache)
-    raw = next(iter(pictures.batches([[3, 4, 5]])))
-    assert torch.equal(raw.images[0], raw.images[2]) and torch.equal(raw.images[1], raw.images[2])
-    names = {Path(path).name: reason for path, reason in raw.broken.items()}
+@pytest.mark.parametrize("cache", ["memory", "disk", "none"])
+def test_a_broken_file_is_replaced_by_the_next_valid_one_and_listed(folder_with_broken: Path, cache: str) -> None:
+    draws = batched.draw_crops(1, torch.Generator().manual_seed(0)).take(torch.zeros(4).long())
+    batch = cropped(open_source(str(folder_with_broken)), CROP, torch.tensor([3, 4, 5, 6]), draws, cache)
+    images = batch.views[0]
+    assert torch.equal(images[0], images[2]) and torch.equal(images[1], images[2])
+    assert batch.is_valid.tolist() == [False, False, True, True]
+    names = {Path(path).name: reason for path, reason in batch.broken.items()}
     assert names.keys() == {"003.png", "004.png"} and names["003.png"] == "empty file"
 
 
+class Holed:
+    """Somebody's own source: only [index], and image 1 is broken."""
+
+    def __init__(self, images: Tensor) -> None:
+        self.all = images
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def __getitem__(self, index: int) -> Sample:
+        if index == 1:
+            raise BrokenImage("one", "a hole")
+        return Sample(self.all[index])
+
+    def all_labels(self) -> dict[str, Tensor]:
+        return {}
+
+    def fingerprint(self) -> str:
+        return "holed"
+
+
+@pytest.mark.parametrize(("cache", "workers"), [("memory", 0), ("memory", 1), ("none", 0), ("none", 1)])
+def test_a_broken_image_of_any_source_is_replaced_by_the_next_valid_one_and_listed(cache: str, workers: int) -> None:
+    pixels = torch.randint(0, 256, (5, 3, 20, 20), dtype=torch.uint8)
+    images = ArrayImages(Holed(pixels), (CROP,), cache=cache, num_workers=workers)
+    assert (images.memory is None) == (cache == "none")
+    draws = batched.draw_crops(1, torch.Generator().manual_seed(0)).take(torch.zeros(3).long())
+    (batch,) = images.batches([CropRequest(torch.tensor([2, 1, 0]), (draws,))], torch.device("cpu"))
+    assert torch.equal(batch.views[0][0], batch.views[0][1]) and not torch.equal(batch.views[0][0], batch.views[0][2])
+    assert batch.is_valid.tolist() == [True, False, True] and batch.broken == {"one": "a hole"}
+
+
 @pytest.mark.parametrize("workers", [0, 1])
-def test_too_many_broken_pictures_stop_with_a_sentence(folder_with_broken: Path, workers: int) -> None:
+def test_too_many_broken_images_stop_with_a_message(folder_with_broken: Path, workers: int) -> None:
     source = open_source(str(folder_with_broken))
-    with pytest.raises(BadInput, match=r"of 20 pictures cannot be decoded so far.*--set data.max_broken="):
+    with pytest.raises(BadInput, match=r"of 20 images cannot be decoded so far.*--set data.max_broken="):
         first(loader(source, workers=workers, max_broken=0.01).batches(0), 10)
 
 
-def test_a_folder_of_broken_pictures_only_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cache", ["memory", "none"])
+def test_a_folder_of_broken_files_only_is_refused(tmp_path: Path, cache: str) -> None:
     for index in range(3):
-        (tmp_path / f"{index}.jpg").write_bytes(b"not a picture")
-    with pytest.raises(BadInput, match="3 pictures in a row cannot be decoded"):
-        Pictures(open_source(str(tmp_path)), image_size=(16, 16), cache="memory")
+        (tmp_path / f"{index}.jpg").write_bytes(b"not an image")
+    draws = batched.draw_crops(1, torch.Generator().manual_seed(0))
+    with pytest.raises(BadInput, match="3 images in a row cannot be decoded"):
+        cropped(open_source(str(tmp_path)), CROP, torch.tensor([0]), draws, cache)
 
 
-def test_pictures_are_not_enlarged_to_a_canvas_larger_than_themselves(folder: Path) -> None:
-    small = Pictures(open_source(str(folder)), image_size=(224, 224), crop_scale=0.3)
-    assert max(small.decoder.canvas) < 60
-
-
-@pytest.mark.parametrize(
-    ("size", "canvas"), [((480, 960), (224, 448)), ((600, 600), (224, 224)), ((100, 50), (100, 50))]
-)
-def test_the_canvas_holds_every_pixel_that_the_smallest_crop_needs(size: tuple, canvas: tuple, tmp_path: Path) -> None:
-    """Evaluation: a centred square of a wide picture must not be enlarged from half as many columns."""
-    Image.fromarray(np.zeros((*size, 3), dtype=np.uint8)).save(tmp_path / "one.png")
-    assert Pictures(open_source(str(tmp_path)), image_size=(224, 224)).decoder.canvas == canvas
-
-
-def test_the_canvas_of_training_crops_follows_from_scale_and_aspect(tmp_path: Path) -> None:
-    Image.fromarray(np.zeros((1000, 1000, 3), dtype=np.uint8)).save(tmp_path / "one.png")
-    pictures = Pictures(open_source(str(tmp_path)), image_size=(100, 100), crop_scale=0.25, crop_aspect=(1.0, 1.0))
-    assert pictures.decoder.canvas == (200, 200)
+def test_what_a_training_crop_needs_follows_from_scale_and_aspect() -> None:
+    assert RandomCrop((100, 100), (0.25, 1.0), (1.0, 1.0)).needed((1000, 1000)) == (200, 200)
+    assert RandomCrop((224, 224), (0.3, 1.0), (0.75, 4 / 3)).needed((50, 60)) == (50, 60), "nothing is enlarged"

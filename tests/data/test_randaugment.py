@@ -82,13 +82,13 @@ def test_colour_contrast_and_brightness_blend_with_grey_the_mean_and_black(level
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_sharpness_blends_with_a_smoothed_picture(sign: int) -> None:
+def test_sharpness_blends_with_a_smoothed_image(sign: int) -> None:
     pixels = noise().astype(float)
     windows = np.lib.stride_tricks.sliding_window_view(pixels, (3, 3), axis=(0, 1))
     smooth = (windows.sum(axis=(-2, -1)) + 4 * pixels[1:-1, 1:-1]) / 13  # the edge has no neighbours and stays
-    found = apply("Sharpness", noise(), 0.9, sign)
-    assert np.abs(found[1:-1, 1:-1] - blended(smooth, pixels[1:-1, 1:-1], 1 + sign * 0.81)).max() <= 2
-    assert (found[0] == pixels[0]).all()
+    augmented = apply("Sharpness", noise(), 0.9, sign)
+    assert np.abs(augmented[1:-1, 1:-1] - blended(smooth, pixels[1:-1, 1:-1], 1 + sign * 0.81)).max() <= 2
+    assert (augmented[0] == pixels[0]).all()
 
 
 @pytest.mark.parametrize(("name", "axis"), [("TranslateX", 1), ("TranslateY", 0)])
@@ -103,10 +103,10 @@ def test_translation_moves_by_whole_pixels_and_fills_what_is_bare(name: str, axi
 def test_shear_moves_every_line_by_its_distance_from_the_corner(name: str, axis: int) -> None:
     ramp = np.arange(0, 240, 10, dtype=np.uint8)  # 24 pixels: reading d pixels further on adds 10·d
     pixels = np.repeat(np.repeat(ramp[:, None, None], 24, axis=1), 3, axis=2)  # rises along axis 0
-    found = np.moveaxis(apply(name, np.ascontiguousarray(np.moveaxis(pixels, 0, axis)), 1.0), axis, 0)
+    augmented = np.moveaxis(apply(name, np.ascontiguousarray(np.moveaxis(pixels, 0, axis)), 1.0), axis, 0)
     distance = 0.3 * (np.arange(24) + 0.5)[None, :, None]
-    assert np.abs(found[:14] - (pixels[:14] + 10 * distance)).max() <= 1
-    assert (found[-1, 5:] == FILL).all()
+    assert np.abs(augmented[:14] - (pixels[:14] + 10 * distance)).max() <= 1
+    assert (augmented[-1, 5:] == FILL).all()
 
 
 def test_rotation_turns_by_thirty_degrees_at_most_and_not_at_all_at_level_zero() -> None:
@@ -130,34 +130,34 @@ def test_same_generator_same_result_and_another_another() -> None:
     assert first.dtype == torch.uint8 and first.shape == batch().shape
 
 
-def test_probability_zero_leaves_pictures_untouched() -> None:
+def test_probability_zero_leaves_images_untouched() -> None:
     images = batch()
     assert torch.equal(RandAugment(probability=0.0)(images, generator()), images)
 
 
 def test_operations_are_applied_in_the_order_drawn() -> None:
     augment = RandAugment(num_operations=3, probability=1.0)
-    drawn, names = augment.draw(6, generator()), list(OPERATIONS)
-    for row, (image, found) in enumerate(zip(batch(), augment(batch(), generator()), strict=True)):
-        picture = Image.fromarray(image.permute(1, 2, 0).contiguous().numpy())
+    draws, names = augment.draw(6, generator()), list(OPERATIONS)
+    for row, (pixels, augmented) in enumerate(zip(batch(), augment(batch(), generator()), strict=True)):
+        image = Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
         for column in range(3):
-            level, sign = drawn.level[row, column].item(), int(drawn.sign[row, column])
-            picture = OPERATIONS[names[drawn.operation[row, column]]](picture, level, sign)
-        assert (np.asarray(picture) == found.permute(1, 2, 0).numpy()).all()
+            level, sign = draws.level[row, column].item(), int(draws.sign[row, column])
+            image = OPERATIONS[names[draws.operation[row, column]]](image, level, sign)
+        assert (np.asarray(image) == augmented.permute(1, 2, 0).numpy()).all()
 
 
 def test_draws_have_the_published_distribution() -> None:
-    drawn = RandAugment().draw(20_000, generator())
-    magnitude = 10 * drawn.level
+    draws = RandAugment().draw(20_000, generator())
+    magnitude = 10 * draws.level
     assert magnitude.mean().item() == pytest.approx(9, abs=0.02) and magnitude.max() == 10
     # clipping moves what lies above 10, two standard deviations away, onto 10
     assert (magnitude == 10).float().mean().item() == pytest.approx(0.0228, abs=0.005)
     assert (magnitude < 8.5).float().mean().item() == pytest.approx(0.1587, abs=0.01)
-    assert drawn.is_applied.float().mean().item() == pytest.approx(0.5, abs=0.01)
-    assert drawn.sign.float().mean().item() == pytest.approx(0, abs=0.02) and drawn.sign.abs().min() == 1
-    shares = torch.bincount(drawn.operation.flatten(), minlength=15) / drawn.operation.numel()
+    assert draws.is_applied.float().mean().item() == pytest.approx(0.5, abs=0.01)
+    assert draws.sign.float().mean().item() == pytest.approx(0, abs=0.02) and draws.sign.abs().min() == 1
+    shares = torch.bincount(draws.operation.flatten(), minlength=15) / draws.operation.numel()
     assert torch.allclose(shares, torch.full((15,), 1 / 15), atol=0.006)
-    is_repeated = drawn.operation[:, 0] == drawn.operation[:, 1]  # drawn with replacement
+    is_repeated = draws.operation[:, 0] == draws.operation[:, 1]  # with replacement
     assert is_repeated.float().mean().item() == pytest.approx(1 / 15, abs=0.006)
 
 

@@ -1,4 +1,4 @@
-"""The embedded world: pictures are a pure function of their number, and labels say what the pictures show."""
+"""The embedded world: images are a pure function of their number, and labels say what the images show."""
 
 import hashlib
 from dataclasses import replace
@@ -45,7 +45,7 @@ def row_of(shapes: list[int], places: list[tuple[float, float]], *, radius: floa
     kinds = np.zeros((1, 10), np.int64)
     kinds[0, :num], sizes[0, :num], ground[0, :num] = shapes, radius, places
     turn = np.full((1, 10, 2), (0.8, 0.6), np.float32)
-    return replace(world, num_objects=np.array([num]), shape=kinds, radius=sizes, place=ground, turn=turn)
+    return replace(world, num_objects=np.array([num]), shape=kinds, radius=sizes, position=ground, turn=turn)
 
 
 def look(world: World, raster: Raster) -> Hits:
@@ -56,7 +56,7 @@ def is_inside(world: World, slot: int, points: Floats) -> np.ndarray:
     """[..., 3] world points -> [...]: the textbook test for each solid of scene 0."""
     shape, radius = int(world.shape[0, slot]), float(world.radius[0, slot])
     half, base = float(HALF_HEIGHT[shape]) * radius, float(BASE[shape]) * radius
-    x, y = points[..., 0] - world.place[0, slot, 0], points[..., 1] - world.place[0, slot, 1]
+    x, y = points[..., 0] - world.position[0, slot, 0], points[..., 1] - world.position[0, slot, 1]
     z = points[..., 2]
     across = np.hypot(x, y)
     if shape == SPHERE:
@@ -71,7 +71,7 @@ def is_inside(world: World, slot: int, points: Floats) -> np.ndarray:
     return is_between & (np.abs(turned_x) <= base) & (np.abs(turned_y) <= base)
 
 
-def test_a_picture_is_the_same_alone_and_in_any_batch() -> None:
+def test_an_image_is_the_same_alone_and_in_any_batch() -> None:
     source = Scenes(300, (24, 40), seed=3)
     images, labels = source.render(range(300))
     for indices in ([7], [299, 0, 7], list(range(120, 180))):
@@ -83,7 +83,7 @@ def test_a_picture_is_the_same_alone_and_in_any_batch() -> None:
     assert sample.labels == {name: int(values[7]) for name, values in labels.items()}
 
 
-def test_labels_do_not_depend_on_the_size_and_need_no_picture() -> None:
+def test_labels_do_not_depend_on_the_size_and_need_no_image() -> None:
     small, wide = Scenes(40, (16, 16)), Scenes(40, (24, 48))
     rendered = wide.render(range(40))[1]
     for name, values in small.labels(range(40)).items():
@@ -91,7 +91,7 @@ def test_labels_do_not_depend_on_the_size_and_need_no_picture() -> None:
         assert torch.equal(values, rendered[name])
 
 
-def test_pictures_are_bytes_of_the_asked_size_square_or_not() -> None:
+def test_images_are_bytes_of_the_requested_size_square_or_not() -> None:
     for height, width in ((64, 64), (48, 96), (40, 24), (9, 11)):
         images, _ = Scenes(5, (height, width)).render(range(5))
         assert images.shape == (5, 3, height, width)
@@ -99,13 +99,13 @@ def test_pictures_are_bytes_of_the_asked_size_square_or_not() -> None:
         assert images.float().std() > 10
 
 
-def test_no_indices_give_no_pictures() -> None:
+def test_no_indices_give_no_images() -> None:
     images, labels = Scenes(5, (16, 24)).render([])
     assert images.shape == (0, 3, 16, 24)
     assert all(len(values) == 0 for values in labels.values())
 
 
-def test_other_seeds_and_other_numbers_give_other_pictures() -> None:
+def test_other_seeds_and_other_numbers_give_other_images() -> None:
     images, _ = Scenes(50, (16, 16)).render(range(50))
     others, _ = Scenes(50, (16, 16), seed=1).render(range(50))
     assert len(torch.cat([images, others]).flatten(1).unique(dim=0)) == 100
@@ -132,7 +132,7 @@ def test_distance_is_the_bin_of_the_nearest_centre(many: Layout, many_labels: di
         distances = []
         for slot in range(world.num_objects[scene]):
             height = world.radius[scene, slot] * HALF_HEIGHT[world.shape[scene, slot]]
-            distances.append(np.linalg.norm([*world.place[scene, slot], height] - world.eye[scene]))
+            distances.append(np.linalg.norm([*world.position[scene, slot], height] - world.eye[scene]))
         assert many_labels["distance"][scene] == sum(min(distances) >= edge for edge in DISTANCE_EDGES)
 
 
@@ -150,11 +150,11 @@ def test_shape_colour_and_material_are_those_of_the_object_with_most_pixels(many
 
 def test_objects_keep_apart_and_inside_the_frame(many: Layout) -> None:
     world, is_used = many.world, many.world.is_used()
-    away = np.linalg.norm(world.place[:, :, None] - world.place[:, None], axis=-1)  # [S, 10, 10]
+    away = np.linalg.norm(world.position[:, :, None] - world.position[:, None], axis=-1)  # [S, 10, 10]
     apart = world.radius[:, :, None] + world.radius[:, None] + GAP
     is_pair = is_used[:, :, None] & is_used[:, None] & ~np.eye(10, dtype=bool)
     assert (away > apart - 1e-5)[is_pair].all()
-    points = np.concatenate([world.place, world.radius[..., None]], axis=-1)
+    points = np.concatenate([world.position, world.radius[..., None]], axis=-1)
     right, up, depth = project(points, world.eye[:, None], world.tilt[:, None])
     assert (np.abs(right / depth) < VIEW)[is_used].all()
     assert (np.abs(up / depth) < VIEW)[is_used].all()
@@ -186,7 +186,7 @@ def test_rays_see_what_a_slow_march_sees(number: int) -> None:
 def test_the_nearer_object_hides_the_farther_and_is_larger_and_lower(shape: int) -> None:
     raster = Raster(64, 64)
     together = look(row_of([shape, shape], [(0.0, 0.7), (0.1, -0.8)]), raster)
-    far, near = (look(row_of([shape], [place]), raster) for place in ((0.0, 0.7), (0.1, -0.8)))
+    far, near = (look(row_of([shape], [position]), raster) for position in ((0.0, 0.7), (0.1, -0.8)))
     both = set(far.pixel) & set(near.pixel)
     assert both  # they overlap on the screen
     owner = dict(zip(together.pixel.tolist(), together.item.tolist(), strict=True))
@@ -198,7 +198,7 @@ def test_the_nearer_object_hides_the_farther_and_is_larger_and_lower(shape: int)
 
 def test_an_object_darkens_the_ground_on_the_side_away_from_the_light() -> None:
     world = replace(row_of([SPHERE], [(0.0, 0.0)]), light=np.array([[-0.6, -0.2, 0.775]], np.float32))
-    elsewhere = replace(world, place=world.place + np.float32(50))  # the same ground without anything in view
+    elsewhere = replace(world, position=world.position + np.float32(50))  # the same ground without anything in view
     number = np.zeros(1, np.uint64)
     with_it, without = (paint(w, number, seed=0, height=64, width=64)[0].astype(int) for w in (world, elsewhere))
     darker = (without - with_it).mean(axis=0)  # [h, w]
@@ -238,14 +238,14 @@ def test_an_unknown_split_and_a_tiny_size_are_refused() -> None:
         open_scenes(SourceRequest(image_size=(64, 4)))
 
 
-def test_the_fingerprint_names_all_that_changes_the_pictures() -> None:
+def test_the_fingerprint_names_all_that_changes_the_images() -> None:
     base = Scenes(10, (32, 32))
     others = [replace(base, **change) for change in ({"num_images": 11}, {"size": (32, 40)}, {"seed": 1}, {"first": 5})]
     assert len({source.fingerprint() for source in (base, *others)}) == 5
 
 
-def test_pictures_stay_the_same_until_the_version_is_raised() -> None:
-    # If this fails, pictures or labels have changed: raise VERSION, so that no run resumes on other data.
+def test_images_stay_the_same_until_the_version_is_raised() -> None:
+    # If this fails, images or labels have changed: raise VERSION, so that no run resumes on other data.
     images, labels = Scenes(4, (32, 48)).render(range(4))
     assert VERSION == 1
     assert hashlib.sha256(images.numpy().tobytes()).hexdigest()[:16] == "2435aee2b77a205e"

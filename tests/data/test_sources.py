@@ -1,4 +1,4 @@
-"""Where pictures come from: folders, lists, CIFAR, idx and npz files, all written by the tests themselves."""
+"""Where images come from: folders, lists, CIFAR, idx and npz files, all written by the tests themselves."""
 
 import gzip
 import io
@@ -15,9 +15,8 @@ import pytest
 import torch
 from PIL import Image
 
-from openjepa.core.contracts import SourceRequest, sources
+from openjepa.core.contracts import HasFiles, SourceRequest, sources
 from openjepa.core.errors import BadInput, BrokenImage, NoSuchSplit
-from openjepa.data.batches.decoder import Scalable
 from openjepa.data.open import open_source
 from openjepa.data.sources import cifar
 from openjepa.data.sources.arrays import ArraySource, as_images
@@ -25,7 +24,7 @@ from openjepa.data.sources.folder import ImageFolder
 
 
 def draw(root: Path, *names: str) -> None:
-    """Writes small pictures, each of its own colour."""
+    """Writes small images, each of its own colour."""
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         colour = tuple(hash_of(name)[:3])
@@ -48,7 +47,7 @@ def opened(name: str, path: Path, split: str = "train") -> Any:
 
 def test_a_flat_folder_is_unlabelled_and_sorted(tmp_path: Path) -> None:
     draw(tmp_path, "b.png", "a.png", "B.PNG", "10.png", "9.png")
-    (tmp_path / "notes.txt").write_text("no picture")
+    (tmp_path / "notes.txt").write_text("no image")
     source = folder(tmp_path)
     assert source.paths == ("10.png", "9.png", "B.PNG", "a.png", "b.png")
     assert source.labels == source.class_names == source[0].labels == source.all_labels() == {}
@@ -64,7 +63,7 @@ def test_class_folders_of_any_depth_give_labels(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [("a.png", "cat/b.png", "dog/c.png"), ("all/a.png", "all/b.png")])
-def test_stray_pictures_or_a_single_folder_make_no_classes(names: tuple[str, ...], tmp_path: Path) -> None:
+def test_stray_images_or_a_single_folder_make_no_classes(names: tuple[str, ...], tmp_path: Path) -> None:
     draw(tmp_path, *names)
     assert folder(tmp_path).labels == {}
 
@@ -123,7 +122,7 @@ def test_a_missing_split_says_which_there_are(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_used_says_why(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no pictures in folder"):
+    with pytest.raises(BadInput, match="no images in folder"):
         folder(tmp_path)
     with pytest.raises(BadInput, match="does not exist"):
         folder(tmp_path / "none")
@@ -134,7 +133,7 @@ def test_a_folder_that_cannot_be_used_says_why(tmp_path: Path) -> None:
         sources["folder"](SourceRequest())
 
 
-def test_the_fingerprint_sees_names_and_sizes_but_not_the_place(tmp_path: Path) -> None:
+def test_the_fingerprint_sees_names_and_sizes_but_not_the_folder(tmp_path: Path) -> None:
     draw(tmp_path / "one", "a.png", "b.png")
     draw(tmp_path / "two", "a.png", "b.png")
     before = folder(tmp_path / "one").fingerprint()
@@ -144,12 +143,10 @@ def test_the_fingerprint_sees_names_and_sizes_but_not_the_place(tmp_path: Path) 
     assert len({before, folder(tmp_path / "one").fingerprint(), folder(tmp_path / "two").fingerprint()}) == 3
 
 
-def test_a_folder_decodes_straight_to_a_wanted_size(tmp_path: Path) -> None:
+def test_a_folder_has_files(tmp_path: Path) -> None:
     draw(tmp_path, "a.png")
     source = folder(tmp_path)
-    x, size = source.scaled(0, (4, 4))
-    assert isinstance(source, Scalable)
-    assert x.shape == (3, 4, 4) and size == source.true_size(0) == (6, 8)
+    assert isinstance(source, HasFiles) and source.path(0) == tmp_path / "a.png"
 
 
 def write_list(root: Path, text: str, name: str = "list.txt") -> Path:
@@ -188,10 +185,10 @@ def test_absolute_paths_work_in_a_list(tmp_path: Path) -> None:
     assert torch.equal(source[0].image, source[1].image)
 
 
-def test_missing_pictures_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
+def test_missing_images_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
     draw(tmp_path, "a.png")
     file = write_list(tmp_path, "a.png,1\nno such.png,2\nnor this.png,3\n")
-    with pytest.raises(BadInput, match=r'3 pictures, 2 of them do not exist: "no such.png" in line 2'):
+    with pytest.raises(BadInput, match=r'3 images, 2 of them do not exist: "no such.png" in line 2'):
         opened("list", file)
 
 
@@ -199,7 +196,7 @@ def test_a_list_that_cannot_be_used_says_why(tmp_path: Path) -> None:
     draw(tmp_path, "a.png", "b.png")
     with pytest.raises(BadInput, match=r'line 2 \("b.png"\) has none'):
         opened("list", write_list(tmp_path, "a.png,1\nb.png\n"))
-    with pytest.raises(BadInput, match="names no picture"):
+    with pytest.raises(BadInput, match="names no image"):
         opened("list", write_list(tmp_path, "# nothing\n"))
     with pytest.raises(NoSuchSplit, match="no test split"):
         opened("list", write_list(tmp_path, "a.png\n"), "test")
@@ -301,11 +298,11 @@ def cifar_files(name: str, version: str) -> dict[str, bytes]:
 
 
 def write_cifar(root: Path, name: str, version: str) -> Path:
-    place = root / cifar.FOLDERS[name][version != "binary"]
-    place.mkdir()
+    location = root / cifar.FOLDERS[name][version != "binary"]
+    location.mkdir()
     for file, data in cifar_files(name, version).items():
-        (place / file).write_bytes(data)
-    return place
+        (location / file).write_bytes(data)
+    return location
 
 
 def write_tar(path: Path, folder: str, files: dict[str, bytes]) -> Path:
@@ -328,9 +325,9 @@ def assert_is_cifar(source: Any, name: str, stems: Iterable[str]) -> None:
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
 @pytest.mark.parametrize("version", ["binary", "python2", "python3"])
 def test_cifar_is_the_same_from_every_official_version(name: str, version: str, tmp_path: Path) -> None:
-    place = write_cifar(tmp_path, name, version)
-    archive = write_tar(tmp_path / "any name.tar.gz", place.name, cifar_files(name, version))
-    for path in (place, tmp_path, archive):
+    location = write_cifar(tmp_path, name, version)
+    archive = write_tar(tmp_path / "any name.tar.gz", location.name, cifar_files(name, version))
+    for path in (location, tmp_path, archive):
         for split, stems in cifar.SPLITS[name].items():
             assert_is_cifar(opened(name, path, split), name, stems)
 
@@ -346,9 +343,9 @@ def test_cifar_labels_have_names(tmp_path: Path) -> None:
     assert source.class_names["class"][3] == "cat" and len(source.class_names["class"]) == 10
     names = {"coarse": ("aquatic_mammals",), "class": ("apple", "aquarium_fish")}
     for version in ("binary", "python2"):
-        place = tmp_path / version
-        place.mkdir()
-        assert opened("cifar100", write_cifar(place, "cifar100", version)).class_names == names
+        location = tmp_path / version
+        location.mkdir()
+        assert opened("cifar100", write_cifar(location, "cifar100", version)).class_names == names
 
 
 class Evil:
@@ -361,13 +358,13 @@ class Evil:
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_an_evil_pickle_is_refused_and_not_executed(protocol: int, tmp_path: Path) -> None:
-    place = write_cifar(tmp_path, "cifar100", "python2")
+    location = write_cifar(tmp_path, "cifar100", "python2")
     trap = tmp_path / "trap"
-    (place / "train").write_bytes(pickle.dumps({b"data": Evil(trap)}, protocol))
+    (location / "train").write_bytes(pickle.dumps({b"data": Evil(trap)}, protocol))
     with pytest.raises(BadInput, match=r"mkdir.*refused"):
-        opened("cifar100", place)
+        opened("cifar100", location)
     assert not trap.exists()
-    pickle.loads((place / "train").read_bytes())
+    pickle.loads((location / "train").read_bytes())
     assert trap.exists()  # the trap does work
 
 
@@ -384,19 +381,19 @@ def test_only_latin1_is_an_encoding_in_a_pickle() -> None:
 
 
 def test_damaged_cifar_files_say_so(tmp_path: Path) -> None:
-    place = write_cifar(tmp_path, "cifar10", "binary")
-    (place / "data_batch_3.bin").write_bytes((place / "data_batch_3.bin").read_bytes()[:-1])
+    location = write_cifar(tmp_path, "cifar10", "binary")
+    (location / "data_batch_3.bin").write_bytes((location / "data_batch_3.bin").read_bytes()[:-1])
     with pytest.raises(BadInput, match=r"data_batch_3.bin has 12291 bytes, not a multiple of 3073"):
-        opened("cifar10", place)
-    (place / "data_batch_3.bin").unlink()
+        opened("cifar10", location)
+    (location / "data_batch_3.bin").unlink()
     with pytest.raises(BadInput, match="has no file data_batch_3"):
-        opened("cifar10", place)
-    place = write_cifar(tmp_path, "cifar100", "python2")
-    whole = (place / "train").read_bytes()
+        opened("cifar10", location)
+    location = write_cifar(tmp_path, "cifar100", "python2")
+    whole = (location / "train").read_bytes()
     for damaged in (b"", whole[:100], whole[:-2000], b"\x80\x02]q\x00.", python2({b"data": [1]}), b"hello"):
-        (place / "train").write_bytes(damaged)
+        (location / "train").write_bytes(damaged)
         with pytest.raises(BadInput, match="train"):
-            opened("cifar100", place)
+            opened("cifar100", location)
 
 
 def test_a_damaged_cifar_archive_says_so(tmp_path: Path) -> None:
@@ -443,7 +440,7 @@ def test_idx_files_of_every_spelling_are_read(suffix: str, tmp_path: Path) -> No
         assert source.labels["class"].tolist() == list(range(count))
 
 
-def test_an_idx_file_names_its_family_and_its_sisters_are_found(tmp_path: Path) -> None:
+def test_an_idx_file_names_its_family_and_its_sisters_belong_to_it(tmp_path: Path) -> None:
     write_idx(tmp_path, "fashion-", seed=1)
     write_idx(tmp_path, "kuzushiji-", seed=2)
     write_idx(tmp_path, "kuzushiji-", seed=2, suffix="-idx{}-ubyte.gz")  # packed and unpacked are one
@@ -462,7 +459,7 @@ def test_damaged_idx_files_say_so(tmp_path: Path) -> None:
     file = write_idx(tmp_path) / "train-images-idx3-ubyte"
     whole = file.read_bytes()
     damages = {
-        whole[:-1]: "has 225 bytes, but its header [6, 5, 7] asks for 226",
+        whole[:-1]: "has 225 bytes, but its header [6, 5, 7] requires 226",
         whole[:3]: "expected 00000803",
         b"": "starts with nothing",
         idx_bytes(np.arange(6, dtype=np.uint8)): "starts with 00000801",
@@ -474,11 +471,11 @@ def test_damaged_idx_files_say_so(tmp_path: Path) -> None:
             opened("idx", tmp_path)
         assert message in str(caught.value)
     file.unlink()
-    with pytest.raises(NoSuchSplit, match="no idx pictures for split train"):
+    with pytest.raises(NoSuchSplit, match="no idx images for split train"):
         opened("idx", tmp_path)
 
 
-def test_idx_labels_must_be_as_many_as_pictures(tmp_path: Path) -> None:
+def test_idx_labels_must_be_as_many_as_images(tmp_path: Path) -> None:
     (write_idx(tmp_path) / "train-labels-idx1-ubyte").write_bytes(idx_bytes(np.arange(5, dtype=np.uint8)))
     with pytest.raises(BadInput, match=r"expected int64 \[6\]"):
         opened("idx", tmp_path)
@@ -536,7 +533,7 @@ def test_float_images_in_0_to_1_are_scaled(tmp_path: Path) -> None:
         ({"images": noise(2, 4, 4), "labels": np.array([0.5, 1])}, "expected whole numbers"),
         ({"images": noise(2, 4, 4), "labels": np.array(["cat", "dog"])}, "expected whole numbers"),
         ({"images": noise(2, 4, 4), "labels": np.arange(3)}, "expected int64 [2]"),
-        ({"pictures": noise(2, 4, 4)}, "has the keys pictures; expected x_train or"),
+        ({"photos": noise(2, 4, 4)}, "has the keys photos; expected x_train or"),
     ],
 )
 def test_npz_content_that_cannot_be_used_says_why(content: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -562,12 +559,12 @@ def test_a_file_that_is_no_npz_says_so(tmp_path: Path) -> None:
 
 def test_existing_paths_are_recognised_by_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    draw(tmp_path, "pictures/a.png", "idx:odd/b.png")
-    write_list(tmp_path, "pictures/a.png\n")
-    write_list(tmp_path, "pictures/a.png,1\n", "list.csv")
+    draw(tmp_path, "images/a.png", "idx:odd/b.png")
+    write_list(tmp_path, "images/a.png\n")
+    write_list(tmp_path, "images/a.png,1\n", "list.csv")
     save(tmp_path / "a.npz", images=noise(4, 5, 6))
-    assert [len(open_source(spec)) for spec in ("pictures", "list.txt", "list.csv", "a.npz")] == [1, 1, 1, 4]
-    assert isinstance(open_source("folder:pictures"), ImageFolder)
+    assert [len(open_source(spec)) for spec in ("images", "list.txt", "list.csv", "a.npz")] == [1, 1, 1, 4]
+    assert isinstance(open_source("folder:images"), ImageFolder)
     assert isinstance(open_source("idx:odd"), ImageFolder)  # a folder that exists wins over name:path
     assert isinstance(open_source(str(tmp_path / "idx:odd")), ImageFolder)
 
@@ -578,12 +575,12 @@ def test_a_name_and_a_path_open_a_registered_source(tmp_path: Path) -> None:
 
 def test_the_request_reaches_the_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    asked: list[SourceRequest] = []
+    requests: list[SourceRequest] = []
     assert "folder" in sources
-    monkeypatch.setitem(sources._parts, "spy", lambda request: asked.append(request))  # type: ignore[arg-type]
+    monkeypatch.setitem(sources._parts, "spy", lambda request: requests.append(request))  # type: ignore[arg-type]
     open_source("spy:a:b", split="test", image_size=(32, 48))
     open_source("spy")
-    assert asked == [SourceRequest("a:b", "test", (32, 48)), SourceRequest(None, "train", (64, 64))]
+    assert requests == [SourceRequest("a:b", "test", (32, 48)), SourceRequest(None, "train", (64, 64))]
 
 
 @pytest.mark.parametrize(
@@ -591,9 +588,9 @@ def test_the_request_reaches_the_source(monkeypatch: pytest.MonkeyPatch, tmp_pat
     [
         ("cifra10:data", 'no folder or file "cifra10:data", and no data source of that name; did you mean "cifar10"?'),
         ("zzz", "known: "),
-        ("sub/pictuers", 'did you mean "sub/pictures"?'),
+        ("sub/imagse", 'did you mean "sub/images"?'),
         ("sub/archive.tar.gz", "is a file, but neither .npz nor a list"),
-        (" ", "no data given"),
+        (" ", "--data is empty"),
         ("x" * 5000, "no folder or file"),
     ],
 )
@@ -601,7 +598,7 @@ def test_what_cannot_be_opened_gets_a_helpful_answer(
     spec: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    draw(tmp_path, "sub/pictures/a.png")
+    draw(tmp_path, "sub/images/a.png")
     (tmp_path / "sub/archive.tar.gz").touch()
     with pytest.raises(BadInput) as caught:
         open_source(spec)

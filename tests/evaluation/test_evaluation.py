@@ -283,7 +283,7 @@ def test_broken_pictures_are_left_out_of_training_and_test(tmp_path: Path, capsy
         (tmp_path / split / "0" / f"{number}.png").write_bytes(b"broken")
     scores = openjepa.evaluate(Quarters(), str(tmp_path), probe=["knn", "logistic"])
     assert {score.num_test for score in scores} == {15} and by(scores, "logistic")[TRAINED].accuracy == 1.0
-    assert "1 pictures cannot be decoded" in capsys.readouterr().err
+    assert "1 images cannot be decoded" in capsys.readouterr().err
 
 
 def test_features_that_are_not_finite_are_refused(data: str) -> None:
@@ -308,7 +308,7 @@ def test_a_class_that_loses_all_its_labels_to_broken_files_is_said(tmp_path: Pat
     folder = save_in_folders(tmp_path, 40)
     for path in (folder / "train" / "2").iterdir():
         path.write_bytes(b"broken")
-    with pytest.raises(BadInput, match="no labelled picture of 1 classes of .* can be decoded"):
+    with pytest.raises(BadInput, match="1 classes of .* have no labelled image that can be decoded"):
         openjepa.evaluate(Quarters(), str(folder), probe="knn")
 
 

@@ -5,15 +5,16 @@ import torch
 from torch import Tensor, nn
 
 from openjepa.core.errors import BadInput
-from openjepa.data.batches.from_arrays import Pictures
-from openjepa.data.crops.evaluation import Preparation
+from openjepa.data.batches.build import open_images
+from openjepa.data.batches.images import Images
+from openjepa.data.crops.evaluation import EvaluationCrop
 from openjepa.data.sources.arrays import ArraySource
 from openjepa.evaluation import encoders, features
 from openjepa.models.vit import VisionTransformer
 
 
 class Spy(nn.Module):
-    """The mean colour; notes in which mode it is asked."""
+    """The mean colour; notes in which mode it is called."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,53 +26,53 @@ class Spy(nn.Module):
         return images.mean(dim=(2, 3))
 
 
-def grey(number: int) -> Pictures:
+def grey(number: int) -> Images:
     levels = torch.arange(number, dtype=torch.uint8)[:, None, None, None].expand(number, 3, 8, 8).contiguous()
-    return Pictures(ArraySource("grey", levels), image_size=(8, 8))
+    return open_images(ArraySource("grey", levels), (EvaluationCrop((8, 8)),))
 
 
 def test_features_are_extracted_in_eval_mode_without_gradients_and_in_order() -> None:
     spy = Spy().train()
     spy.inner.eval()  # one part in another mode than the rest, as people freeze batch norm
     index = torch.tensor([9, 0, 5, 7, 1])
-    found = features.extract(grey(10), index, {"spy": spy}, Preparation((8, 8)), batch_size=2)["spy"]
+    extracted = features.extract(grey(10), index, {"spy": spy}, batch_size=2)["spy"]
     assert spy.modes == [(False, False, False)] * 3
     assert spy.training and not spy.inner.training, "every part is back in its own mode"
-    assert found.is_sound.all() and found.layers[:, 0].argsort().tolist() == index.argsort().tolist()
+    assert extracted.is_valid.all() and extracted.layers[:, 0].argsort().tolist() == index.argsort().tolist()
 
 
-def test_an_encoder_that_fails_is_left_in_its_mode() -> None:
+def test_an_encoder_that_fails_stays_in_its_mode() -> None:
     class Failing(nn.Module):
         def forward(self, images: Tensor) -> Tensor:
             raise RuntimeError("no")
 
     encoder = Failing().train()
     with pytest.raises(RuntimeError, match="no"):
-        features.extract(grey(2), torch.arange(2), {"x": encoder}, Preparation((8, 8)))
+        features.extract(grey(2), torch.arange(2), {"x": encoder})
     assert encoder.training
 
 
 def test_features_can_be_learned_from() -> None:
     """A tensor of inference mode would refuse to be differentiated through."""
-    found = features.extract(grey(4), torch.arange(4), {"spy": Spy()}, Preparation((8, 8)))["spy"]
+    extracted = features.extract(grey(4), torch.arange(4), {"spy": Spy()})["spy"]
     weight = torch.zeros(3, requires_grad=True)
-    (found.layers @ weight).sum().backward()
+    (extracted.layers @ weight).sum().backward()
     assert weight.grad is not None
 
 
-def test_the_last_blocks_pass_the_final_norm_and_stand_earliest_first(tiny_encoder: VisionTransformer) -> None:
+def test_the_last_blocks_pass_the_final_norm_and_come_earliest_first(tiny_encoder: VisionTransformer) -> None:
     images, outputs = torch.randn(2, 3, 32, 32), []
     with torch.no_grad():
         nn.init.normal_(tiny_encoder.norm.weight)
         for block in tiny_encoder.blocks:
-            block.register_forward_hook(lambda module, given, output: outputs.append(output))
+            block.register_forward_hook(lambda module, arguments, output: outputs.append(output))
         expected_last = tiny_encoder(images)
-        found = encoders.represent(tiny_encoder, images)
+        vectors = encoders.represent(tiny_encoder, images)
         slow = [tiny_encoder.norm(output).mean(dim=1) for output in outputs[: len(tiny_encoder.blocks)]]
-    assert torch.allclose(found, torch.cat(slow, dim=1), atol=1e-6)  # two blocks: fewer than four is all of them
-    dim = encoders.width(tiny_encoder, found)
-    assert torch.allclose(found[:, -dim:], expected_last.mean(dim=1), atol=1e-6)
-    assert torch.allclose(found[:, -dim:], tiny_encoder.pool(images), atol=1e-6)
+    assert torch.allclose(vectors, torch.cat(slow, dim=1), atol=1e-6)  # two blocks: fewer than four is all of them
+    dim = encoders.width(tiny_encoder, vectors)
+    assert torch.allclose(vectors[:, -dim:], expected_last.mean(dim=1), atol=1e-6)
+    assert torch.allclose(vectors[:, -dim:], tiny_encoder.pool(images), atol=1e-6)
 
 
 def test_of_many_blocks_the_last_four_are_taken(tiny_encoder: VisionTransformer) -> None:
@@ -80,33 +81,33 @@ def test_of_many_blocks_the_last_four_are_taken(tiny_encoder: VisionTransformer)
     )
     images = torch.randn(2, 3, 8, 8)
     with torch.no_grad():
-        found = encoders.represent(deep, images)
+        vectors = encoders.represent(deep, images)
         third = deep.norm(list(deep.layers(images))[2]).mean(dim=1)
-    assert found.shape == (2, 4 * 16) and torch.allclose(found[:, :16], third, atol=1e-6)
+    assert vectors.shape == (2, 4 * 16) and torch.allclose(vectors[:, :16], third, atol=1e-6)
 
 
-class Answers(nn.Module):
-    def __init__(self, answer: object) -> None:
+class Returns(nn.Module):
+    def __init__(self, output: object) -> None:
         super().__init__()
-        self.answer = answer
+        self.output = output
 
     def forward(self, images: Tensor) -> object:
-        return self.answer
+        return self.output
 
 
 def test_tokens_are_averaged_and_vectors_taken_as_they_are() -> None:
     tokens = torch.randn(2, 5, 7)
-    assert torch.allclose(encoders.represent(Answers(tokens), torch.zeros(2, 3, 4, 4)), tokens.mean(dim=1))
-    assert torch.equal(encoders.represent(Answers(tokens[:, 0]), torch.zeros(2, 3, 4, 4)), tokens[:, 0])
+    assert torch.allclose(encoders.represent(Returns(tokens), torch.zeros(2, 3, 4, 4)), tokens.mean(dim=1))
+    assert torch.equal(encoders.represent(Returns(tokens[:, 0]), torch.zeros(2, 3, 4, 4)), tokens[:, 0])
 
 
-@pytest.mark.parametrize("answer", [torch.zeros(2, 3, 4, 4), torch.zeros(2), torch.zeros(3, 7), (torch.zeros(2, 3),)])
-def test_any_other_answer_is_refused_in_one_sentence(answer: object) -> None:
-    with pytest.raises(BadInput, match=r"the encoder Answers answers .* expected a tensor \[B, N, D\] or \[B, D\]"):
-        encoders.represent(Answers(answer), torch.zeros(2, 3, 4, 4))
+@pytest.mark.parametrize("output", [torch.zeros(2, 3, 4, 4), torch.zeros(2), torch.zeros(3, 7), (torch.zeros(2, 3),)])
+def test_any_other_output_is_refused(output: object) -> None:
+    with pytest.raises(BadInput, match=r"the encoder Returns answers .* expected a tensor \[B, N, D\] or \[B, D\]"):
+        encoders.represent(Returns(output), torch.zeros(2, 3, 4, 4))
 
 
-def test_raw_pixels_of_small_pictures_are_the_pixels_and_of_large_ones_their_means() -> None:
+def test_raw_pixels_of_small_images_are_the_pixels_and_of_large_ones_their_means() -> None:
     small, large = torch.randn(2, 3, 8, 8), torch.randn(1, 3, 64, 64)
     assert torch.equal(features.RawPixels()(small), small.flatten(1))
     shrunk = features.RawPixels()(large).unflatten(1, (3, 32, 32))

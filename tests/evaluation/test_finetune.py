@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import math
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -10,27 +11,32 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import openjepa
+import runner
 from openjepa.core import schema, seeding
+from openjepa.core.contracts import Source
 from openjepa.core.errors import BadInput, OpenJepaError
 from openjepa.core.types import Sample
-from openjepa.data.batches.from_arrays import Pictures, Raw
+from openjepa.data.batches.build import open_images
 from openjepa.data.crops import batched
-from openjepa.data.crops.evaluation import Preparation
+from openjepa.data.crops.evaluation import EvaluationCrop
 from openjepa.data.crops.randaugment import RandAugment
 from openjepa.data.sources.arrays import ArraySource
+from openjepa.evaluation import features
 from openjepa.evaluation.probes.finetune import Finetune, mean_loss
 from openjepa.evaluation.probes.linear import layer_decay
 from openjepa.evaluation.training_views import Stream, Views
 from openjepa.models.vit import VisionTransformer
+from openjepa.runs.scores import PIXELS, RANDOM, TRAINED
 
 SIZE = (16, 16)
-PREPARATION = Preparation(SIZE)
+CROP = EvaluationCrop(SIZE)
 QUICK = {"epochs": 12, "warmup_epochs": 1.0, "lr": 5e-3, "batch_size": 16}
 
 
 @dataclasses.dataclass(frozen=True)
 class Set:
-    pictures: Pictures
+    source: Source
     index: Tensor
     labels: Tensor
 
@@ -41,15 +47,20 @@ def red_or_blue(number: int = 64, seed: int = 0) -> Set:
     images = torch.randint(0, 80, (number, 3, *SIZE), generator=generator, dtype=torch.uint8)
     labels = torch.randint(2, (number,), generator=generator)
     images[torch.arange(number), 2 * labels] += 150
-    return Set(Pictures(ArraySource("tints", images), image_size=SIZE), torch.arange(number), labels)
+    return Set(ArraySource("tints", images), torch.arange(number), labels)
 
 
-def fitted(encoder: nn.Module, data: Set, **given: object) -> Finetune:
-    return Finetune(**{**QUICK, **given}).fit(encoder, data.pictures, data.index, data.labels, PREPARATION)
+def fitted(encoder: nn.Module, data: Set, **options: object) -> Finetune:
+    images = open_images(data.source, (CROP.random(),))
+    return Finetune(**{**QUICK, **options}).fit(encoder, images, data.index, data.labels)
+
+
+def predicted(probe: Finetune, data: Set) -> Tensor:
+    return probe.predict(open_images(data.source, (CROP,)), data.index)
 
 
 def accuracy(probe: Finetune, data: Set) -> float:
-    return (probe.predict(data.pictures, data.index, PREPARATION) == data.labels).float().mean().item()
+    return (predicted(probe, data) == data.labels).float().mean().item()
 
 
 class Foreign(nn.Module):
@@ -69,19 +80,21 @@ def scales(encoder: nn.Module) -> dict[str, tuple[float, float]]:
     head = nn.Linear(16, 2)
     names = {id(value): name for name, value in [*encoder.named_parameters(), *head.named_parameters(prefix="head")]}
     groups = layer_decay.groups(encoder, head, decay=0.75, weight_decay=0.05)
-    found = {names[id(value)]: (group["scale"], group["weight_decay"]) for group in groups for value in group["params"]}
-    assert set(found) == set(names.values())
-    return found
+    by_name = {
+        names[id(value)]: (group["scale"], group["weight_decay"]) for group in groups for value in group["params"]
+    }
+    assert set(by_name) == set(names.values())
+    return by_name
 
 
 def test_factors_by_hand_for_two_blocks(tiny_encoder: VisionTransformer) -> None:
-    found = scales(tiny_encoder)
-    assert found["patch_embed.weight"] == (0.75**3, 0.05)
-    assert found["blocks.0.attn.proj.weight"] == (0.75**2, 0.05)
-    assert found["blocks.0.norm1.weight"] == (0.75**2, 0.0)
-    assert found["blocks.1.mlp.fc2.bias"] == (0.75, 0.0)
-    assert found["norm.weight"] == (1.0, 0.0)
-    assert found["head.weight"] == (1.0, 0.05) and found["head.bias"] == (1.0, 0.0)
+    by_name = scales(tiny_encoder)
+    assert by_name["patch_embed.weight"] == (0.75**3, 0.05)
+    assert by_name["blocks.0.attn.proj.weight"] == (0.75**2, 0.05)
+    assert by_name["blocks.0.norm1.weight"] == (0.75**2, 0.0)
+    assert by_name["blocks.1.mlp.fc2.bias"] == (0.75, 0.0)
+    assert by_name["norm.weight"] == (1.0, 0.0)
+    assert by_name["head.weight"] == (1.0, 0.05) and by_name["head.bias"] == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("name", ["patch_embed.weight", "pos_embed", "cls_token", "mask_token", "embeddings.weight"])
@@ -129,7 +142,7 @@ def test_the_loss_ends_at_the_entropy_of_the_smoothed_labels(tiny_encoder: Visio
 
 
 def test_shuffled_labels_fall_to_chance(tiny_encoder: VisionTransformer) -> None:
-    # Both sets are shuffled: a probe fitted to noise may still send all red pictures to one class.
+    # Both sets are shuffled: a probe fitted to noise may still send all red images to one class.
     train, test = (
         dataclasses.replace(data, labels=data.labels[torch.randperm(len(data.labels), generator=torch.Generator())])
         for data in (red_or_blue(64), red_or_blue(400, seed=1))
@@ -143,7 +156,7 @@ def test_somebody_elses_encoder_learns_too() -> None:
 
 
 @pytest.mark.parametrize("is_training", [True, False])
-def test_the_encoder_given_is_not_changed(tiny_encoder: VisionTransformer, is_training: bool) -> None:
+def test_the_encoder_is_not_changed(tiny_encoder: VisionTransformer, is_training: bool) -> None:
     encoder = tiny_encoder.train(is_training).requires_grad_(False)  # frozen, as a target encoder is
     before = copy.deepcopy(encoder.state_dict())
     probe = fitted(encoder, red_or_blue(16), epochs=2)
@@ -159,14 +172,14 @@ def test_same_seed_same_weights_and_the_global_generator_is_left_alone() -> None
         torch.manual_seed(len(weights))  # must not matter
         state = torch.get_rng_state()
         probe = fitted(encoder, data, epochs=2, seed=seed)
-        probe.predict(data.pictures, data.index, PREPARATION)
+        predicted(probe, data)
         assert torch.equal(torch.get_rng_state(), state)
         weights.append(torch.cat([value.flatten() for value in probe._model.parameters()]))
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
 
 
-class Unkept:
-    """The same pictures from a source that is decoded on demand, through a DataLoader."""
+class OnDemand:
+    """The same images from a source that only has [index]."""
 
     def __init__(self, images: Tensor) -> None:
         self.all = images
@@ -178,20 +191,18 @@ class Unkept:
         return Sample(self.all[index])
 
 
-def test_pictures_decoded_on_demand_give_the_same_weights() -> None:
-    kept, encoder = red_or_blue(16), Foreign()
-    unkept = dataclasses.replace(
-        kept, pictures=Pictures(Unkept(kept.pictures.cached.images), image_size=SIZE, cache="none")
-    )
-    assert unkept.pictures.cached is None
+def test_images_loaded_on_demand_give_the_same_weights() -> None:
+    held, encoder = red_or_blue(16), Foreign()
+    on_demand = dataclasses.replace(held, source=OnDemand(held.source.images))
+    assert open_images(on_demand.source, (CROP,)).memory is None
     state = torch.get_rng_state()
-    probes = [fitted(encoder, data, epochs=2) for data in (kept, unkept)]
-    answers = [probe.predict(unkept.pictures, kept.index, PREPARATION) for probe in probes]
-    assert torch.equal(torch.get_rng_state(), state) and torch.equal(*answers)
+    probes = [fitted(encoder, data, epochs=2) for data in (held, on_demand)]
+    classes = [predicted(probe, on_demand) for probe in probes]
+    assert torch.equal(torch.get_rng_state(), state) and torch.equal(*classes)
     assert torch.equal(*(probe._model.encoder.linear.weight for probe in probes))
 
 
-def test_every_picture_is_seen_once_an_epoch_in_batches_of_one_size() -> None:
+def test_every_image_is_seen_once_an_epoch_in_batches_of_one_size() -> None:
     epochs = list(Stream(epochs=2, batch_size=4, augment=True, seed=0)._rows(10))
     assert [len(rows) for rows in epochs] == [4, 3, 3] * 2
     first, second = torch.cat(epochs[:3]), torch.cat(epochs[3:])
@@ -199,17 +210,17 @@ def test_every_picture_is_seen_once_an_epoch_in_batches_of_one_size() -> None:
     assert torch.equal(second.sort().values, torch.arange(10))
 
 
-def test_broken_pictures_are_left_out_of_the_loss() -> None:
+def test_broken_images_are_left_out_of_the_loss() -> None:
     images, labels = torch.randn(4, 3, *SIZE), torch.tensor([0, 1, 1, 0])
     model = nn.Sequential(nn.Flatten(), nn.Linear(768, 2))
-    is_sound = torch.tensor([True, False, True, True])
-    expected = F.cross_entropy(model(images[is_sound]), labels[is_sound], label_smoothing=0.1)
-    assert mean_loss(model, Views(0, images, labels, is_sound), 0.1).item() == pytest.approx(expected.item(), rel=1e-5)
+    is_valid = torch.tensor([True, False, True, True])
+    expected = F.cross_entropy(model(images[is_valid]), labels[is_valid], label_smoothing=0.1)
+    assert mean_loss(model, Views(0, images, labels, is_valid), 0.1).item() == pytest.approx(expected.item(), rel=1e-5)
     assert mean_loss(model, Views(0, images, labels, torch.zeros(4, dtype=torch.bool)), 0.1) == 0
 
 
 class Spy(Foreign):
-    """Notes in which mode it is asked; a copy notes in the same list."""
+    """Notes in which mode it is called; a copy notes in the same list."""
 
     modes: ClassVar[list[tuple[bool, bool]]] = []
 
@@ -225,35 +236,57 @@ def test_training_is_in_train_mode_and_prediction_in_eval_mode() -> None:
     assert Spy.modes == [(False, False), (True, True), (True, True), (False, False)]  # first a look at the width
 
 
-def stream(*, augment: bool) -> Stream:
-    return Stream(epochs=1, batch_size=4, augment=augment, seed=0)
+def views(source: Source, crop: EvaluationCrop, *, augment: bool) -> list[Views]:
+    """Of two steps."""
+    stream = Stream(epochs=1, batch_size=4, augment=augment, seed=0)
+    return list(stream.views(open_images(source, (crop.random(),)), torch.arange(8), torch.zeros(8)))
 
 
-def test_views_are_augmented_as_eight_bit_pictures_after_the_crop() -> None:
-    raw = next(iter(red_or_blue(8).pictures.batches([list(range(8))])))
-    plain, augmented = (stream(augment=augment).prepared(raw, PREPARATION, 3) for augment in (False, True))
+def test_views_are_augmented_as_eight_bit_images_after_the_crop() -> None:
+    plain, augmented = (views(red_or_blue(8).source, CROP, augment=augment)[1].images for augment in (False, True))
     mean, std = (255 * torch.tensor(values)[:, None, None] for values in (batched.MEAN, batched.STD))
     crops = (plain * std + mean).round().clamp(0, 255).byte()
-    expected = RandAugment()(crops, seeding.generator(0, "finetune augmentation", 3))
+    expected = RandAugment()(crops, seeding.generator(0, "finetune augmentation", 1))
     assert torch.allclose(augmented, batched.normalise(expected.float()), atol=1e-4)
     assert not torch.allclose(augmented, plain, atol=0.1)
 
 
-def test_squeezed_pictures_are_seen_whole() -> None:
+def test_squeezed_images_are_seen_whole() -> None:
     images = torch.zeros(8, 3, 16, 32, dtype=torch.uint8)
     images[..., -4:] = 255  # an eighth at the right edge, which crops would often miss or enlarge
-    raw = Raw(images, torch.tensor([16, 32]).expand(8, 2), torch.arange(8), torch.ones(8, dtype=torch.bool))
-    seen = stream(augment=False).prepared(raw, Preparation(SIZE, squeeze=True), 0)  # [8, 3, 16, 16]
+    steps = views(ArraySource("edge", images), EvaluationCrop(SIZE, squeeze=True), augment=False)
+    seen = torch.cat([step.images for step in steps])  # [8, 3, 16, 16]
     is_white = (seen.mean(dim=(1, 2)) > 0).float()  # [8, 16]
     assert (is_white.sum(dim=1) == 2).all()
     assert set(is_white.argmax(dim=1).tolist()) == {0, 14}  # flipped and not
 
 
-def test_labels_follow_their_places_in_the_source(tiny_encoder: VisionTransformer) -> None:
+@pytest.mark.parametrize("probe", ["finetune", ["finetune", "knn"]])
+def test_fine_tuning_alone_decodes_images_to_find_broken_ones_and_extracts_no_features_of_encoders(
+    probe: str | list[str], tiny_encoder: VisionTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENJEPA_CACHE", str(tmp_path / "cache"))
+    folder = runner.make_labelled(tmp_path / "images")
+    for split in ("train", "val"):
+        (folder / split / "cats" / "003.png").write_bytes(b"broken")
+    passes: list[set[str]] = []
+    extract = features.extract
+    monkeypatch.setattr(
+        features, "extract", lambda *parts, **options: passes.append(set(parts[2])) or extract(*parts, **options)
+    )
+    options = {"finetune": {"epochs": 1, "warmup_epochs": 0.0}}
+    for _ in range(2):
+        scores = openjepa.evaluate(tiny_encoder, str(folder), probe=probe, settings=options)
+        assert {(score.num_train, score.num_test) for score in scores} == {(15, 15)}
+    names = {PIXELS} if probe == "finetune" else {PIXELS, RANDOM, TRAINED}
+    assert passes == [names], "once: training and test images are the same here, and the second evaluation has a cache"
+
+
+def test_labels_follow_their_index_in_the_source(tiny_encoder: VisionTransformer) -> None:
     data = red_or_blue(64)
     some = data.index[torch.arange(63, 0, -2)]
-    probe = fitted(tiny_encoder, Set(data.pictures, some, data.labels[some]), epochs=20, augment=False)
-    assert accuracy(probe, Set(data.pictures, some, data.labels[some])) == 1.0
+    probe = fitted(tiny_encoder, Set(data.source, some, data.labels[some]), epochs=20, augment=False)
+    assert accuracy(probe, Set(data.source, some, data.labels[some])) == 1.0
 
 
 def test_progress_is_shown_by_epoch(tiny_encoder: VisionTransformer) -> None:
@@ -261,16 +294,15 @@ def test_progress_is_shown_by_epoch(tiny_encoder: VisionTransformer) -> None:
     data = red_or_blue(8)
     Finetune(epochs=2, warmup_epochs=0).fit(
         tiny_encoder,
-        data.pictures,
+        open_images(data.source, (CROP.random(),)),
         data.index,
         data.labels,
-        PREPARATION,
         track=lambda items, words, number: shown.append((words, number)) or items,
     )
     assert shown == [("fine-tuning", 2)]
 
 
-def test_a_gradient_that_is_not_finite_is_said_with_advice(tiny_encoder: VisionTransformer) -> None:
+def test_a_gradient_that_is_not_finite_is_an_error_with_advice(tiny_encoder: VisionTransformer) -> None:
     with torch.no_grad():
         tiny_encoder.norm.bias[0] = torch.inf
     with pytest.raises(OpenJepaError, match="step 0 is not finite; try a lower lr"):

@@ -272,7 +272,7 @@ def _inputs(run: Path) -> sections.Inputs:
     method = openjepa.load(run)
     assert isinstance(method.encoder, VisionTransformer)
     record = report_record.read(RunFolder(run))
-    shown = report_record.pictures(record.config, sections.num_images(method.encoder))
+    shown = report_record.load_images(record.config, sections.num_images(method.encoder))
     return sections.Inputs(method, method.encoder, shown)
 
 

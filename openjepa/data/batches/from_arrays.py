@@ -1,169 +1,165 @@
-"""The decoded pictures of a source, in batches: kept in memory when they fit, else decoded on demand by worker processes."""
+"""`ArrayImages`: images of arrays and of rendered scenes, cropped a whole batch at once on the device.
 
-import os
+They are held in memory when they fit, else loaded on demand by worker processes. Somebody's own source, of which we only
+know `[index]`, works too; if its images differ in size, each is cropped by itself.
+"""
+
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import tee
-from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
 
-from openjepa.core.contracts import Source
+from openjepa.core.contracts import InMemory, RendersBatches, Source
 from openjepa.core.errors import BadInput
 from openjepa.data.batches import workers
-from openjepa.data.batches.decoder import Decoded, Decoder, canvas_for
-from openjepa.data.crops.request import Cropped, Crops, Wanted, random_crop
-from openjepa.machine.progress import Track
+from openjepa.data.batches.images import Cache, failure, first_valid, memory_limit
+from openjepa.data.crops import batched
+from openjepa.data.crops.batched import CropDraws
+from openjepa.data.crops.request import Crop, Cropped, CropRequest, Crops
+from openjepa.machine.console import Track
 
-CACHE_LIMIT = 4 * 2**30  # bytes of decoded pictures that `cache: auto` keeps in memory …
-CACHE_MEMORY_SHARE = 0.25  # … and at most this share of the memory that is free now
+CHUNK = 256  # images loaded into memory at a time
+Pixels = Tensor | list[Tensor]  # [B, 3, h, w] uint8; a list of [3, h, w] if sizes differ
 
 
 @dataclass(frozen=True)
-class Raw:
-    """Some decoded pictures."""
-
-    images: Tensor  # [B, 3, H, W] uint8
-    sizes: Tensor  # [B, 2] true height and width
-    index: Tensor  # [B]
-    is_sound: Tensor  # [B] bool; False: the picture is broken and the next good one stands in its place
-    broken: dict[str, str] = field(default_factory=dict)  # path -> reason, of pictures that were replaced
-    failure: str = ""  # a sentence, when no picture could be decoded; said by the parent, not by a worker
+class Loaded:
+    images: Pixels
+    is_valid: Tensor  # [B] bool
+    broken: dict[str, str] = field(default_factory=dict)  # path -> reason
+    failure: str = ""  # a message when no image could be decoded
 
 
-class Pictures:
-    """All pictures of a source, decoded once into memory when they fit, else on demand by worker processes."""
-
+class ArrayImages:
     def __init__(
         self,
         source: Source,
+        crops: Crops,
         *,
-        image_size: tuple[int, int],
-        crop_scale: float = 1.0,  # the smallest share of a picture that will be cropped, …
-        crop_aspect: tuple[float, float] | None = None,  # … and the range of width / height; None: that of image_size
-        cache: Literal["auto", "memory", "none"] = "auto",
+        cache: Cache = "auto",
         num_workers: int = 0,
         track: Track | None = None,
     ) -> None:
-        ratio = image_size[1] / image_size[0]
-        self.decoder = Decoder(source, canvas_for(source, image_size, crop_scale, crop_aspect or (ratio, ratio)))
-        self.num_workers = num_workers
-        self.cached: Raw | None = None
-        images = getattr(source, "images", None)
-        if isinstance(images, Tensor):
-            self.cached = _all_of(images)
-        elif cache == "memory" or (cache == "auto" and self._fits()):
-            self.cached = self._decode_all(track)
+        self.reader, self.crops, self.num_workers = Reader(source), crops, num_workers
+        self.memory = self._load(source, cache, track)
 
     def __len__(self) -> int:
-        return len(self.decoder)
+        return len(self.reader.source)
 
-    def batches(self, indices: Iterable[list[int]]) -> Iterable[Raw]:
-        """One Raw for each list of indices, in order; lazily, so the lists may go on for ever."""
-        if self.cached is not None:
-            return (self._from_cache(torch.as_tensor(chosen)) for chosen in indices)
-        return _sound(
-            DataLoader(
-                self.decoder,
-                batch_sampler=indices,
-                num_workers=self.num_workers,
-                collate_fn=_collate,
-                worker_init_fn=workers.start if self.num_workers else None,
-                prefetch_factor=4 if self.num_workers else None,
-                generator=torch.Generator(),  # or it would draw from the global one, of which nothing here depends
-            )
-        )
+    def batches(self, requests: Iterable[CropRequest], device: torch.device) -> Iterator[Cropped]:
+        """-> views [B, 3, h, w] float, or uint8 where a crop keeps the image as it is."""
+        ours, theirs = tee(requests)  # workers read ahead
+        for request, loaded in zip(ours, self._loaded(batch.index for batch in theirs), strict=False):
+            images = _to(loaded.images, device)
+            pairs = zip(self.crops, request.draws, strict=True)
+            views = tuple(crop_images(images, crop, draws) for crop, draws in pairs)
+            yield Cropped(views, request.index, loaded.is_valid, loaded.broken)
 
-    def crops(self, wanted: Iterable[Wanted], crops: Crops, device: torch.device) -> Iterator[Cropped]:
-        """-> views [B, 3, h, w] in 0 … 255, cropped on the device, for each of `wanted`, which may go on for ever."""
-        ours, theirs = tee(wanted)  # workers read ahead
-        raws = self.batches(batch.index.tolist() for batch in theirs)
-        for batch, raw in zip(ours, raws, strict=False):
-            images = raw.images.to(device, non_blocking=True)
-            views = tuple(
-                random_crop(images, raw.sizes, draws, crop) for crop, draws in zip(crops, batch.draws, strict=True)
-            )
-            yield Cropped(views, raw.index, raw.broken)
+    def _loaded(self, indices: Iterable[Tensor]) -> Iterator[Loaded]:
+        if self.memory is not None:
+            return (_rows(self.memory, index) for index in indices)
+        return _checked(workers.each(self.reader, indices, num_workers=self.num_workers))
 
-    def _from_cache(self, chosen: Tensor) -> Raw:
-        assert self.cached is not None
-        cached = self.cached
-        return Raw(cached.images[chosen], cached.sizes[chosen], chosen, cached.is_sound[chosen], cached.broken)
+    def _load(self, source: Source, cache: Cache, track: Track | None) -> Loaded | None:
+        if isinstance(source, InMemory):
+            return _all_valid(source.images)
+        if cache == "none" or (cache == "auto" and not self._fits()):
+            return None
+        num_workers = 0 if isinstance(source, RendersBatches) else self.num_workers
+        chunks = torch.arange(len(self)).split(CHUNK)
+        parts: Iterable[Loaded] = _checked(workers.each(self.reader, chunks, num_workers=num_workers))
+        if track is not None:
+            parts = track(parts, "loading images into memory", len(chunks))
+        return _joined(parts, len(self), is_one_size=isinstance(source, RendersBatches))
 
     def _fits(self) -> bool:
-        first = self.decoder[0]
-        if first.failure:
-            raise BadInput(first.failure)
-        return first.image.numel() * len(self) <= memory_limit()
-
-    def _decode_all(self, track: Track | None) -> Raw:
-        source = self.decoder.source
-        render = getattr(source, "render", None)
-        chunks = [list(range(start, min(start + 256, len(self)))) for start in range(0, len(self), 256)]
-        parts: Iterable[Raw]
-        if render is not None:
-            parts = (_all_of(render(chunk)[0]) for chunk in chunks)
-        else:
-            parts = self.batches(chunks)
-        if track is not None:
-            parts = track(parts, "decoding pictures into memory", len(chunks))
-        return _concatenate(parts, len(self))
+        first = next(_checked([self.reader[torch.tensor([0])]]))
+        return first.images[0].numel() * len(self) <= memory_limit()
 
 
-def memory_limit() -> float:
-    """Bytes of pictures that this process may keep; those that torchrun started beside it keep their own."""
-    num_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return min(CACHE_LIMIT, CACHE_MEMORY_SHARE * _free_memory() / num_processes)
+@dataclass(frozen=True)
+class Reader:
+    """Work for worker processes: index [B] -> the images."""
+
+    source: Source
+
+    def __getitem__(self, index: Tensor) -> Loaded:
+        if isinstance(self.source, RendersBatches):
+            return _all_valid(self.source.render(index.tolist())[0])
+        images, is_valid = [], []
+        broken: dict[str, str] = {}
+        for position in index.tolist():
+            image, skipped = first_valid(position, len(self.source), self._image)
+            broken |= skipped
+            if image is None:
+                return Loaded([], torch.empty(0), broken, failure(skipped))
+            images.append(image)
+            is_valid.append(not skipped)
+        return Loaded(_stacked(images), torch.tensor(is_valid), broken)
+
+    def _image(self, index: int) -> Tensor:
+        return self.source[index].image
 
 
-def _all_of(images: Tensor) -> Raw:
-    sizes = torch.tensor(images.shape[2:]).expand(len(images), 2)
-    return Raw(images, sizes, torch.arange(len(images)), torch.ones(len(images), dtype=torch.bool))
+def crop_images(images: Pixels, crop: Crop, draws: CropDraws) -> Tensor:
+    """-> [B, 3, h, w] in 0 … 255"""
+    if isinstance(images, list):
+        singles = (image[None] for image in images)
+        return torch.cat([crop_images(one, crop, draws.take(slice(row, row + 1))) for row, one in enumerate(singles)])
+    height, width = images.shape[2:]
+    if crop.keeps((height, width)):
+        return images
+    sizes = torch.tensor([height, width]).expand(len(images), 2)
+    return batched.crop_resize(images, crop.boxes(draws, sizes), crop.size, crop.flips(draws))
 
 
-def _concatenate(parts: Iterable[Raw], num_images: int) -> Raw:
-    """Into buffers allocated once: growing lists would need the memory twice."""
-    images, sizes = torch.empty(0, dtype=torch.uint8), torch.empty(num_images, 2, dtype=torch.long)
-    is_sound = torch.ones(num_images, dtype=torch.bool)
+def _all_valid(images: Tensor) -> Loaded:
+    return Loaded(images, torch.ones(len(images), dtype=torch.bool))
+
+
+def _rows(loaded: Loaded, index: Tensor) -> Loaded:
+    if isinstance(loaded.images, Tensor):
+        images: Pixels = loaded.images[index]
+    else:
+        images = _stacked([loaded.images[row] for row in index.tolist()])
+    return replace(loaded, images=images, is_valid=loaded.is_valid[index])
+
+
+def _stacked(images: list[Tensor]) -> Pixels:
+    return torch.stack(images) if len({image.shape for image in images}) == 1 else images
+
+
+def _to(images: Pixels, device: torch.device) -> Pixels:
+    if isinstance(images, Tensor):
+        return images.to(device, non_blocking=True)
+    return [image.to(device, non_blocking=True) for image in images]
+
+
+def _joined(parts: Iterable[Loaded], num_images: int, *, is_one_size: bool) -> Loaded:
+    """Images of one size go into memory allocated once: growing lists would need the memory twice."""
+    images: Pixels = []
+    is_valid = torch.ones(num_images, dtype=torch.bool)
     broken: dict[str, str] = {}
     start = 0
     for part in parts:
-        if start == 0:
-            images = torch.empty(num_images, *part.images.shape[1:], dtype=torch.uint8)
-        rows = slice(start, start + len(part.images))
-        images[rows], sizes[rows], is_sound[rows] = part.images, part.sizes, part.is_sound
+        rows = slice(start, start + len(part.is_valid))
+        if isinstance(images, list) and is_one_size:
+            images = torch.empty(num_images, *part.images[0].shape, dtype=torch.uint8)
+        if isinstance(images, list):
+            images += [image.clone() for image in part.images]  # out of the memory shared with a worker
+        else:
+            assert isinstance(part.images, Tensor)
+            images[rows] = part.images
+        is_valid[rows] = part.is_valid
         broken |= part.broken
         start = rows.stop
-    return Raw(images, sizes, torch.arange(num_images), is_sound, broken)
+    return Loaded(images, is_valid, broken)
 
 
-def _collate(items: list[Decoded]) -> Raw:
-    broken: dict[str, str] = {}
-    for item in items:
-        broken |= item.broken
-    index, failures = torch.tensor([item.index for item in items]), [item.failure for item in items if item.failure]
-    if failures:
-        return Raw(torch.empty(0), torch.empty(0), index, torch.empty(0), broken, failures[0])
-    return Raw(
-        torch.stack([item.image for item in items]),
-        torch.tensor([item.size for item in items]),
-        index,
-        torch.tensor([not item.broken for item in items]),
-        broken,
-    )
-
-
-def _sound(raws: Iterable[Raw]) -> Iterator[Raw]:
-    for raw in raws:
-        if raw.failure:
-            raise BadInput(raw.failure)
-        yield raw
-
-
-def _free_memory() -> int:
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):  # not a POSIX system
-        return 8 * 2**30
+def _checked(parts: Iterable[Loaded]) -> Iterator[Loaded]:
+    for part in parts:
+        if part.failure:
+            raise BadInput(part.failure)
+        yield part

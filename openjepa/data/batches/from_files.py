@@ -1,61 +1,61 @@
-"""The crops of a source of picture files: decoded on demand by worker processes, or once, and kept in memory or on disk."""
+"""`FileImages`: crops of image files, decoded on demand by worker processes, or once into memory or onto the disk."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 import torch
 
+from openjepa.core.contracts import HasFiles
 from openjepa.core.errors import BadInput
 from openjepa.data.batches import disk_store, store, workers
-from openjepa.data.batches.from_arrays import memory_limit
-from openjepa.data.batches.store import Kept, Part
-from openjepa.data.crops.per_image import Cropper, OnDemand, Reducible
-from openjepa.data.crops.request import Cropped, Crops, Wanted, largest_need
-from openjepa.data.decode.scratch import Scratch
+from openjepa.data.batches.images import Cache, failure, first_valid, memory_limit
+from openjepa.data.batches.store import DecodedImages, ImageStore, Part
+from openjepa.data.crops.per_image import View
+from openjepa.data.crops.request import Cropped, CropRequest, Crops, largest_need
+from openjepa.data.decode import shrink_on_load
+from openjepa.data.decode.shrink_on_load import Decoded, Need, Scratch
 from openjepa.machine.cache import folder as cache_folder
-from openjepa.machine.progress import Track
+from openjepa.machine.console import Track
 
-NUM_SAMPLES = 64  # pictures decoded to guess what all of them need
-
-Cache = Literal["auto", "memory", "disk", "none"]
+NUM_SAMPLES = 64  # images decoded to estimate the size of all of them
 
 
-class Files:
+class FileImages:
     def __init__(
         self,
-        source: Reducible,
+        source: HasFiles,
         crops: Crops,
         *,
         cache: Cache = "auto",
         num_workers: int = 0,
         track: Track | None = None,
     ) -> None:
-        self.source, self.needed_crops, self.num_workers, self.track = source, crops, num_workers, track
-        self.on_demand = OnDemand(source, partial(largest_need, crops), Scratch())
-        self.kept = self._keep(cache)
+        self.source, self.crops, self.num_workers, self.track = source, crops, num_workers, track
+        self.decoder = FileDecoder(source, partial(largest_need, crops), Scratch())
+        self.store = self._open_store(cache)
 
     def __len__(self) -> int:
         return len(self.source)
 
-    def crops(self, wanted: Iterable[Wanted], crops: Crops, device: torch.device) -> Iterator[Cropped]:
-        """-> views [B, 3, h, w] uint8, for each of `wanted`, which may go on for ever."""
-        cropper = Cropper(self.kept or self.on_demand, crops)
-        # Cutting kept pictures costs a processor less than handing them over, and a GPU should not wait for it.
-        num_workers = 0 if self.kept and device.type == "cpu" else self.num_workers
-        for cropped in workers.each(cropper, wanted, num_workers=num_workers):
+    def batches(self, requests: Iterable[CropRequest], device: torch.device) -> Iterator[Cropped]:
+        """-> views [B, 3, h, w] uint8"""
+        cropper = Cropper(self.store or self.decoder, self.crops)
+        # Cropping stored images costs a processor less than handing them over, and a GPU must not wait for it.
+        num_workers = 0 if self.store and device.type == "cpu" else self.num_workers
+        broken = self.store.all_broken() if self.store else None
+        for cropped in workers.each(cropper, requests, num_workers=num_workers):
             if cropped.failure:
                 raise BadInput(cropped.failure)
             views = tuple(view.to(device, non_blocking=True) for view in cropped.views)
-            yield replace(cropped, views=views, broken=self.kept.broken if self.kept else cropped.broken)
+            yield replace(cropped, views=views, broken=cropped.broken if broken is None else broken)
 
-    def _keep(self, cache: Cache) -> Kept | None:
+    def _open_store(self, cache: Cache) -> ImageStore | None:
         if cache == "none":
             return None
         expected = self._expected_bytes()
         if cache == "memory" or (cache == "auto" and expected <= memory_limit()):
-            return store.in_memory(self._parts("decoding pictures into memory"), self.source)
+            return store.in_memory(self._parts("decoding images into memory"), self.source)
         try:
             return self._on_disk(expected)
         except (disk_store.DoesNotFit, OSError):
@@ -63,25 +63,68 @@ class Files:
                 raise
             return None
 
-    def _on_disk(self, expected: float) -> Kept:
-        disk_store.check_limit(expected)  # before all files are read to find out their name
-        name = disk_store.name_of(self.source, self.needed_crops, self.track)
-        found = disk_store.load(name, self.source)
-        if found is not None:
-            return found
-        parts = self._parts(f"decoding pictures into {cache_folder()}, about {expected / 1e9:.2g} GB")
-        return disk_store.write(name, self.source, self.needed_crops, parts, expected)
+    def _on_disk(self, expected: float) -> ImageStore:
+        disk_store.check_limit(expected)  # before all files are read to compute the name
+        name = disk_store.name_of(self.source, self.crops, self.track)
+        stored = disk_store.load(name, self.source)
+        if stored is not None:
+            return stored
+        parts = self._parts(f"decoding images into {cache_folder()}, about {expected / 1e9:.2g} GB")
+        return disk_store.write(name, self.source, self.crops, parts, expected)
 
     def _parts(self, words: str) -> Iterable[Part]:
-        parts = store.decoded(self.on_demand, self.num_workers)
+        parts = store.decode_all(self.decoder, self.num_workers)
         return parts if self.track is None else self.track(parts, words, -(-len(self) // store.CHUNK))
 
     def _expected_bytes(self) -> float:
-        """Of all pictures decoded, from a sample."""
+        """Of all images decoded, from a sample."""
         sizes = []
         for index in range(0, len(self), max(len(self) // NUM_SAMPLES, 1)):
-            picture, _ = self.on_demand.find(index)
-            if picture is not None:
-                rows, columns = picture.pixels.shape[:2]
+            image, _ = self.decoder.load(index)
+            if image is not None:
+                rows, columns = image.pixels.shape[:2]
                 sizes.append(3 * rows * columns)
         return len(self) * sum(sizes) / max(len(sizes), 1)
+
+
+@dataclass(frozen=True)
+class FileDecoder:
+    """Decodes the file at an index when it is loaded."""
+
+    source: HasFiles
+    needed: Need
+    scratch: Scratch
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def load(self, index: int) -> tuple[Decoded | None, dict[str, str]]:
+        return first_valid(index, len(self.source), self._decode)
+
+    def _decode(self, index: int) -> Decoded:
+        return shrink_on_load.decode(self.source.path(index), self.needed, self.scratch)
+
+
+@dataclass(frozen=True)
+class Cropper:
+    """Work for worker processes: a request -> its crops."""
+
+    images: DecodedImages
+    crops: Crops
+
+    def __getitem__(self, request: CropRequest) -> Cropped:
+        """-> views [B, 3, h, w] uint8"""
+        num_images = len(request.index)
+        views = [View(crop, draws, num_images) for crop, draws in zip(self.crops, request.draws, strict=True)]
+        is_valid = torch.ones(num_images, dtype=torch.bool)
+        broken: dict[str, str] = {}
+        for row, index in enumerate(request.index.tolist()):
+            image, skipped = self.images.load(index)
+            if skipped:
+                is_valid[row] = False
+                broken |= skipped
+            if image is None:
+                return Cropped((), request.index, is_valid, broken, failure(skipped))
+            for view in views:
+                view.take(row, image)
+        return Cropped(tuple(view.images for view in views), request.index, is_valid, broken)

@@ -1,4 +1,4 @@
-"""Which pictures make up step i: a pure function of (seed, step), so a run can continue anywhere with nothing saved."""
+"""Which images make up step i: a pure function of (seed, step), so a run can resume anywhere with nothing saved."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,7 +12,7 @@ from openjepa.core.errors import BadInput
 
 @dataclass(frozen=True)
 class Order:
-    """A new permutation each epoch; the few pictures that do not fill a last batch wait for the next epoch."""
+    """A new permutation each epoch; the few images that do not fill a last batch wait for the next epoch."""
 
     num_images: int
     batch_size: int  # global
@@ -21,7 +21,7 @@ class Order:
     def __post_init__(self) -> None:
         if self.num_images < self.batch_size:
             raise BadInput(
-                f"batch size {self.batch_size} is larger than the data set of {self.num_images} pictures; "
+                f"batch size {self.batch_size} is larger than the data set of {self.num_images} images; "
                 f"use --set train.batch_size={self.num_images} or less"
             )
 
@@ -30,7 +30,7 @@ class Order:
         return self.num_images // self.batch_size
 
     def indices(self, step: int) -> Tensor:
-        """-> [B] places in the source."""
+        """-> [B] int64"""
         epoch, position = divmod(step, self.steps_per_epoch)
         start = position * self.batch_size
         return _permutation(self.num_images, self.seed, epoch)[start : start + self.batch_size]

@@ -1,4 +1,4 @@
-"""Decoding processes: how they are given work, leave signals to their parent, and end when it says so or is gone."""
+"""Worker processes: they do pieces of work in order, ignore signals, and end with their parent."""
 
 import signal
 from collections.abc import Iterable, Iterator
@@ -7,17 +7,17 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch.utils.data import DataLoader
 
-Given = TypeVar("Given", contravariant=True)
-Made = TypeVar("Made", covariant=True)
+Item = TypeVar("Item", contravariant=True)
+Result = TypeVar("Result", covariant=True)
 AHEAD = 4  # pieces of work that each process may be ahead
 
 
-class Work(Protocol[Given, Made]):
-    def __getitem__(self, item: Given) -> Made: ...
+class Work(Protocol[Item, Result]):
+    def __getitem__(self, item: Item) -> Result: ...
 
 
-def each(work: Work[Given, Made], items: Iterable[Given], *, num_workers: int) -> Iterator[Made]:
-    """work[item] for each item, in order, by so many processes (0: this one); lazily, so the items may go on for ever."""
+def each(work: Work[Item, Result], items: Iterable[Item], *, num_workers: int) -> Iterator[Result]:
+    """work[item] for each item, in order, by `num_workers` processes (0: this one); lazily, so the items may be endless."""
     if not num_workers:
         return (work[item] for item in items)
     loader: DataLoader[Any] = DataLoader(
@@ -25,19 +25,19 @@ def each(work: Work[Given, Made], items: Iterable[Given], *, num_workers: int) -
         sampler=items,
         batch_size=None,  # a piece of work is a whole batch already
         num_workers=num_workers,
-        collate_fn=_as_it_is,
-        worker_init_fn=start,
+        collate_fn=_unchanged,
+        worker_init_fn=_ignore_signals,
         prefetch_factor=AHEAD,
-        generator=torch.Generator(),  # or it would draw from the global one, of which nothing here depends
+        generator=torch.Generator(),  # the default would draw from the global one
     )
     return iter(loader)
 
 
-def _as_it_is(made: Any) -> Any:
-    return made
+def _unchanged(result: Any) -> Any:
+    return result
 
 
-def start(worker: int) -> None:
-    """Ctrl-C, and SIGTERM from torchrun or a cluster, go to the whole group; only the parent may decide, save and stop."""
+def _ignore_signals(worker: int) -> None:
+    """Ctrl-C, and SIGTERM from torchrun or a cluster, reach the whole group; only the parent may decide, save and stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

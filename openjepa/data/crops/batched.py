@@ -18,21 +18,24 @@ NUM_TRIES = 10  # draws of an aspect ratio that may not fit; then the largest ce
 
 @dataclass(frozen=True)
 class CropDraws:
-    """Random numbers for crops, drawn before the picture sizes are known."""
+    """Random numbers for crops, drawn before the image sizes are known."""
 
     area: Tensor  # [B, tries] in [0, 1)
     aspect: Tensor  # [B, tries]
-    place: Tensor  # [B, 2]
+    position: Tensor  # [B, 2]
     flip: Tensor  # [B]
 
     def take(self, rows: slice | Tensor) -> "CropDraws":
-        return CropDraws(self.area[rows], self.aspect[rows], self.place[rows], self.flip[rows])
+        return CropDraws(self.area[rows], self.aspect[rows], self.position[rows], self.flip[rows])
+
+
+NO_DRAWS = CropDraws(*(torch.empty(0) for _ in range(4)))  # of a fixed crop
 
 
 def draw_crops(batch_size: int, generator: torch.Generator) -> CropDraws:
     draws = torch.rand(batch_size, 2 * NUM_TRIES + 3, generator=generator)
-    area, aspect, place, flip = draws.split([NUM_TRIES, NUM_TRIES, 2, 1], dim=1)
-    return CropDraws(area, aspect, place, flip.squeeze(1))
+    area, aspect, position, flip = draws.split([NUM_TRIES, NUM_TRIES, 2, 1], dim=1)
+    return CropDraws(area, aspect, position, flip.squeeze(1))
 
 
 def crop_boxes(draws: CropDraws, sizes: Tensor, *, scale: tuple[float, float], aspect: tuple[float, float]) -> Tensor:
@@ -46,28 +49,16 @@ def crop_boxes(draws: CropDraws, sizes: Tensor, *, scale: tuple[float, float], a
     first = fits.float().argmax(dim=1, keepdim=True)
     box_height, box_width = high.gather(1, first).squeeze(1), wide.gather(1, first).squeeze(1)
     free = torch.stack([height - box_height, width - box_width], dim=1)  # [B, 2]
-    boxes = torch.cat([draws.place * free, box_height[:, None], box_width[:, None]], dim=1)
+    boxes = torch.cat([draws.position * free, box_height[:, None], box_width[:, None]], dim=1)
     return torch.where(fits.any(dim=1, keepdim=True), boxes, centre_boxes(sizes, aspect=aspect))
 
 
 def centre_boxes(sizes: Tensor, *, aspect: tuple[float, float]) -> Tensor:
-    """[B, 2] -> [B, 4]: the largest centred box whose width/height lies in the range."""
+    """[B, 2] -> [B, 4]: the largest centred box whose width/height is in the range."""
     height, width = sizes.float().unbind(dim=1)
     box_width = torch.minimum(width, height * aspect[1])
     box_height = torch.minimum(height, width / aspect[0])
     return torch.stack([(height - box_height) / 2, (width - box_width) / 2, box_height, box_width], dim=1)
-
-
-def whole_boxes(sizes: Tensor) -> Tensor:
-    """[B, 2] -> [B, 4]: all of each picture."""
-    return torch.cat([torch.zeros_like(sizes), sizes], dim=1).float()
-
-
-def cut(images: Tensor, sizes: Tensor, boxes: Tensor, size: tuple[int, int], flip: Tensor | None = None) -> Tensor:
-    """As `crop_resize`, with boxes in pixels of the true pictures, whose sizes [B, 2] they had before being stretched to H×W."""
-    canvas = torch.tensor(images.shape[2:], dtype=torch.float32)
-    stretch = (canvas / sizes).repeat(1, 2)  # [B, 4], for top, left, height, width
-    return crop_resize(images, boxes * stretch, size, flip)
 
 
 def crop_resize(images: Tensor, boxes: Tensor, size: tuple[int, int], flip: Tensor | None = None) -> Tensor:
@@ -92,29 +83,8 @@ def normalise(images: Tensor) -> Tensor:
     return normal
 
 
-def training(
-    images: Tensor,
-    sizes: Tensor,
-    draws: CropDraws,
-    *,
-    size: tuple[int, int],
-    scale: tuple[float, float],
-    aspect: tuple[float, float],
-    flip: bool,
-) -> Tensor:
-    """[B, 3, H, W] uint8 -> [B, 3, h, w]. `sizes` [B, 2] are the pictures' true sizes, before they were stretched to H×W."""
-    boxes = crop_boxes(draws, sizes, scale=scale, aspect=aspect)
-    return normalise(cut(images, sizes, boxes, size, draws.flip < 0.5 if flip else None))
-
-
-def evaluation(images: Tensor, sizes: Tensor, size: tuple[int, int]) -> Tensor:
-    """[B, 3, H, W] uint8 -> [B, 3, h, w]: the largest centred crop of the right proportions, no randomness."""
-    ratio = size[1] / size[0]
-    return normalise(cut(images, sizes, centre_boxes(sizes, aspect=(ratio, ratio)), size))
-
-
 def _resampling(start: Tensor, length: Tensor, num_inputs: int, num_outputs: int) -> Tensor:
-    """[B], [B] -> [B, outputs, inputs]: triangle filter as wide as the shrinking asks for, rows sum to 1."""
+    """[B], [B] -> [B, outputs, inputs]: a triangle filter as wide as the shrinking needs; rows sum to 1."""
     scale = (length / num_outputs)[:, None, None]  # input pixels per output pixel
     outputs = torch.arange(num_outputs, device=start.device)[None, :, None]
     inputs = torch.arange(num_inputs, device=start.device)[None, None, :]

@@ -1,6 +1,6 @@
 """Changes of colour for a batch of views, on the device it is on: jitter, grey, blur, solarise (SimCLR, BYOL, DINO).
 
-Every random number of a batch is drawn before the first picture is touched, for the global batch, on the CPU. As in torchvision,
+Every random number of a batch is drawn before the first image is touched, for the global batch, on the CPU. As in torchvision,
 but the four parts of the jitter come in one order for all images of a step, not in one of its own for each.
 """
 
@@ -76,7 +76,7 @@ def jittered(images: Tensor, factors: Tensor, order: list[int]) -> Tensor:
 
 
 def blended(images: Tensor, others: Tensor, weight: Tensor) -> Tensor:
-    """weight · images + (1 − weight) · others, kept in 0 … 1; weights above 1 go away from the others."""
+    """weight · images + (1 − weight) · others, limited to 0 … 1; weights above 1 move away from the others."""
     return (others + weight * (images - others)).clamp(0, 1)
 
 
@@ -117,11 +117,13 @@ def _blur_matrix(sigma: Tensor, side: int) -> Tensor:
     offsets = torch.arange(-radius, radius + 1, device=sigma.device)  # [k]
     weights = (-0.5 * (offsets / sigma[:, None]).square()).exp()  # [B, k]
     weights = weights / weights.sum(dim=1, keepdim=True)
-    places = torch.arange(side, device=sigma.device)[:, None] + offsets  # [side, k]
-    places = places.abs()
-    places = torch.where(places >= side, 2 * (side - 1) - places, places)  # mirrored without the edge itself
+    positions = torch.arange(side, device=sigma.device)[:, None] + offsets  # [side, k]
+    positions = positions.abs()
+    positions = torch.where(
+        positions >= side, 2 * (side - 1) - positions, positions
+    )  # mirrored without the edge itself
     matrix = torch.zeros(len(sigma), side, side, device=sigma.device)
-    index = places.expand(len(sigma), -1, -1)
+    index = positions.expand(len(sigma), -1, -1)
     return matrix.scatter_add(2, index, weights[:, None].expand(-1, side, -1))
 
 

@@ -1,6 +1,6 @@
 """RandAugment (Cubuk et al., 2020) with strengths that grow with the magnitude, MAE's `rand-m9-mstd0.5-inc1`.
 
-Two operations a picture, each applied half of the time. The ranges are those of timm, which MAE calls; MAE resamples with
+Two operations per image, each applied half of the time. The ranges are those of timm, which MAE calls; MAE resamples with
 bicubic, we with bilinear, as all our crops do.
 """
 
@@ -18,24 +18,24 @@ from openjepa.core.errors import BadInput
 from openjepa.data.crops import batched
 
 MAX_MAGNITUDE = 10.0
-FILL = tuple(round(255 * mean) for mean in batched.MEAN)  # what a moved picture leaves bare: about zero, normalised
-Operation = Callable[[Image.Image, float, int], Image.Image]  # picture, level in 0 … 1, sign -1 or 1
+FILL = tuple(round(255 * mean) for mean in batched.MEAN)  # of uncovered pixels: about zero, normalised
+Operation = Callable[[Image.Image, float, int], Image.Image]  # image, level in 0 … 1, sign -1 or 1
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Every random number of a batch, [B, operations] each, drawn before the first picture is touched."""
+    """Every random number of a batch, [B, operations] each, drawn before the first image is touched."""
 
-    operation: Tensor  # int64, a place in OPERATIONS; the same one may come twice
+    operation: Tensor  # int64, an index in OPERATIONS; the same one may come twice
     level: Tensor  # in 0 … 1
     sign: Tensor  # -1 or 1
     is_applied: Tensor  # bool
 
     def of(self, row: int) -> list[tuple[int, float, int]]:
-        """The applied operations of one picture, in order: place in OPERATIONS, level, sign."""
+        """The applied operations of one image, in order: index in OPERATIONS, level, sign."""
         columns = self.is_applied[row].nonzero().squeeze(1)
-        drawn = (self.operation[row, columns], self.level[row, columns], self.sign[row, columns])
-        return list(zip(*(values.tolist() for values in drawn), strict=True))
+        values = (self.operation[row, columns], self.level[row, columns], self.sign[row, columns])
+        return list(zip(*(column.tolist() for column in values), strict=True))
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class RandAugment:
             raise BadInput(f"probability is {self.probability}; expected 0 … 1")
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """[B, 3, h, w] uint8 -> [B, 3, h, w] uint8; Pillow works on the CPU, one picture after the other."""
+        """[B, 3, h, w] uint8 -> [B, 3, h, w] uint8; Pillow works on the CPU, one image after the other."""
         draws = self.draw(len(images), generator)
         changed = [_changed(image, draws.of(row)) for row, image in enumerate(images.cpu())]
         return torch.stack(changed).to(images.device)
@@ -66,75 +66,75 @@ class RandAugment:
         return Draws(operation, magnitude.clamp(0, MAX_MAGNITUDE) / MAX_MAGNITUDE, sign, is_applied)
 
 
-def _changed(image: Tensor, operations: list[tuple[int, float, int]]) -> Tensor:
+def _changed(pixels: Tensor, operations: list[tuple[int, float, int]]) -> Tensor:
     """[3, h, w] uint8 -> [3, h, w] uint8"""
-    if not operations:  # a quarter of all pictures
-        return image
-    picture = Image.fromarray(image.permute(1, 2, 0).contiguous().numpy())
+    if not operations:  # a quarter of all images
+        return pixels
+    image = Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
     known = list(OPERATIONS.values())
-    for place, level, sign in operations:
-        picture = known[place](picture, level, sign)
-    return torch.from_numpy(np.array(picture)).permute(2, 0, 1)  # [3, h, w]
+    for index, level, sign in operations:
+        image = known[index](image, level, sign)
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1)  # [3, h, w]
 
 
-def auto_contrast(picture: Image.Image, level: float, sign: int) -> Image.Image:
-    return ImageOps.autocontrast(picture)
+def auto_contrast(image: Image.Image, level: float, sign: int) -> Image.Image:
+    return ImageOps.autocontrast(image)
 
 
-def equalize(picture: Image.Image, level: float, sign: int) -> Image.Image:
-    return ImageOps.equalize(picture)
+def equalize(image: Image.Image, level: float, sign: int) -> Image.Image:
+    return ImageOps.equalize(image)
 
 
-def invert(picture: Image.Image, level: float, sign: int) -> Image.Image:
-    return ImageOps.invert(picture)
+def invert(image: Image.Image, level: float, sign: int) -> Image.Image:
+    return ImageOps.invert(image)
 
 
-def rotate(picture: Image.Image, level: float, sign: int) -> Image.Image:
-    return picture.rotate(sign * 30 * level, Image.Resampling.BILINEAR, fillcolor=FILL)
+def rotate(image: Image.Image, level: float, sign: int) -> Image.Image:
+    return image.rotate(sign * 30 * level, Image.Resampling.BILINEAR, fillcolor=FILL)
 
 
-def posterize(picture: Image.Image, level: float, sign: int) -> Image.Image:
-    """Keeps 4 … 1 bits. timm goes down to 0 at magnitude 10, a black picture, from which nothing can be learned."""
-    return ImageOps.posterize(picture, max(4 - int(4 * level), 1))
+def posterize(image: Image.Image, level: float, sign: int) -> Image.Image:
+    """Keeps 4 … 1 bits. timm goes down to 0 at magnitude 10, a black image, from which nothing can be learned."""
+    return ImageOps.posterize(image, max(4 - int(4 * level), 1))
 
 
-def solarize(picture: Image.Image, level: float, sign: int) -> Image.Image:
+def solarize(image: Image.Image, level: float, sign: int) -> Image.Image:
     """Inverts what is at least as bright as the threshold: nothing at level 0 (256), everything at level 1 (0)."""
-    return ImageOps.solarize(picture, 256 - int(256 * level))
+    return ImageOps.solarize(image, 256 - int(256 * level))
 
 
-def solarize_add(picture: Image.Image, level: float, sign: int) -> Image.Image:
+def solarize_add(image: Image.Image, level: float, sign: int) -> Image.Image:
     """Brightens the dark half; as its values end at 127 and at most 110 is added, nothing overflows."""
     added = int(110 * level)
     table = [value + added if value < 128 else value for value in range(256)]
-    return picture.point(3 * table)
+    return image.point(3 * table)
 
 
-def enhance(kind: Callable[[Image.Image], Any], picture: Image.Image, level: float, sign: int) -> Image.Image:
+def enhance(kind: Callable[[Image.Image], Any], image: Image.Image, level: float, sign: int) -> Image.Image:
     """Factor 0.1 … 1.9; 1 changes nothing, less is greyer, flatter, darker or softer."""
-    return kind(picture).enhance(1 + sign * 0.9 * level)
+    return kind(image).enhance(1 + sign * 0.9 * level)
 
 
-def shear_x(picture: Image.Image, level: float, sign: int) -> Image.Image:
+def shear_x(image: Image.Image, level: float, sign: int) -> Image.Image:
     """About the top left corner, as in timm."""
-    return _affine(picture, (1, sign * 0.3 * level, 0, 0, 1, 0))
+    return _affine(image, (1, sign * 0.3 * level, 0, 0, 1, 0))
 
 
-def shear_y(picture: Image.Image, level: float, sign: int) -> Image.Image:
-    return _affine(picture, (1, 0, 0, sign * 0.3 * level, 1, 0))
+def shear_y(image: Image.Image, level: float, sign: int) -> Image.Image:
+    return _affine(image, (1, 0, 0, sign * 0.3 * level, 1, 0))
 
 
-def translate_x(picture: Image.Image, level: float, sign: int) -> Image.Image:
-    return _affine(picture, (1, 0, sign * 0.45 * level * picture.width, 0, 1, 0))
+def translate_x(image: Image.Image, level: float, sign: int) -> Image.Image:
+    return _affine(image, (1, 0, sign * 0.45 * level * image.width, 0, 1, 0))
 
 
-def translate_y(picture: Image.Image, level: float, sign: int) -> Image.Image:
-    return _affine(picture, (1, 0, 0, 0, 1, sign * 0.45 * level * picture.height))
+def translate_y(image: Image.Image, level: float, sign: int) -> Image.Image:
+    return _affine(image, (1, 0, 0, 0, 1, sign * 0.45 * level * image.height))
 
 
-def _affine(picture: Image.Image, matrix: tuple[float, ...]) -> Image.Image:
+def _affine(image: Image.Image, matrix: tuple[float, ...]) -> Image.Image:
     """The pixel at (x, y) is read from (ax + by + c, dx + ey + f)."""
-    return picture.transform(picture.size, Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR, fillcolor=FILL)
+    return image.transform(image.size, Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR, fillcolor=FILL)
 
 
 OPERATIONS: dict[str, Operation] = {

@@ -1,7 +1,8 @@
-"""What a random crop is, and what asking for a batch of them and getting it looks like."""
+"""What a crop is, how a batch of crops is requested, and what comes back."""
 
 import math
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from torch import Tensor
 
@@ -9,37 +10,68 @@ from openjepa.data.crops import batched
 from openjepa.data.crops.batched import CropDraws
 
 
+class Crop(Protocol):
+    """A rule that cuts one box out of every image and resizes it; `RandomCrop` for training, `EvaluationCrop` for the rest."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the result."""
+        ...
+
+    @property
+    def rule(self) -> str:
+        """Everything that `needed` depends on, as text: it names the cache of decoded images."""
+        ...
+
+    def boxes(self, draws: CropDraws, sizes: Tensor) -> Tensor:
+        """Image sizes [B, 2] -> [B, 4] top, left, height, width in pixels of these images."""
+        ...
+
+    def flips(self, draws: CropDraws) -> Tensor | None:
+        """-> [B] bool, which crops are mirrored; None: none of them."""
+        ...
+
+    def needed(self, true_size: tuple[int, int]) -> tuple[int, int]:
+        """(h, w) of an image -> the smallest (h, w) at which no crop is enlarged more than from the image itself."""
+        ...
+
+    def keeps(self, size: tuple[int, int]) -> bool:
+        """Whether images of this size always come out unchanged: resampling them would only cost time."""
+        ...
+
+
+Crops = tuple[Crop, ...]  # of each image: one, or one for each view of a method
+
+
 @dataclass(frozen=True)
-class Crop:
-    size: tuple[int, int]  # height and width of what comes out
-    scale: tuple[float, float]  # share of the picture's area
+class RandomCrop:
+    size: tuple[int, int]
+    scale: tuple[float, float]  # share of the image's area
     aspect: tuple[float, float]  # width / height
     flip: bool = False
 
-    def needed(self, true: tuple[int, int]) -> tuple[int, int]:
-        return needed(true, self.size, self.scale[0], self.aspect)
+    @property
+    def rule(self) -> str:
+        return f"{self.size} {self.scale[0]} {self.aspect}"
 
+    def boxes(self, draws: CropDraws, sizes: Tensor) -> Tensor:
+        return batched.crop_boxes(draws, sizes, scale=self.scale, aspect=self.aspect)
 
-def random_crop(images: Tensor, sizes: Tensor, draws: CropDraws, crop: Crop) -> Tensor:
-    """[B, 3, H, W] uint8 -> [B, 3, h, w] in 0 … 255. `sizes` [B, 2]: true ones, before pictures were stretched to H×W."""
-    boxes = batched.crop_boxes(draws, sizes, scale=crop.scale, aspect=crop.aspect)
-    return batched.cut(images, sizes, boxes, crop.size, draws.flip < 0.5 if crop.flip else None)
+    def flips(self, draws: CropDraws) -> Tensor | None:
+        return draws.flip < 0.5 if self.flip else None
 
+    def needed(self, true_size: tuple[int, int]) -> tuple[int, int]:
+        return needed(true_size, self.size, self.scale[0], self.aspect)
 
-Crops = tuple[Crop, ...]  # of each picture: one, or one for each view that a method wants
-
-
-def largest_need(crops: Crops, true: tuple[int, int]) -> tuple[int, int]:
-    """(h, w) of a picture -> (h, w) that is enough for all of its crops."""
-    needs = [crop.needed(true) for crop in crops]
-    return max(rows for rows, _ in needs), max(columns for _, columns in needs)
+    def keeps(self, size: tuple[int, int]) -> bool:
+        return False
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A batch before its pictures are there."""
+class CropRequest:
+    """A batch before its images are loaded."""
 
-    index: Tensor  # [B] places in the source
+    index: Tensor  # [B] in the source
     draws: tuple[CropDraws, ...]  # one for each crop
 
 
@@ -47,12 +79,19 @@ class Wanted:
 class Cropped:
     views: tuple[Tensor, ...]  # [B, 3, h, w] each in 0 … 255, one for each crop
     index: Tensor  # [B]
-    broken: dict[str, str] = field(default_factory=dict)  # path -> reason, of pictures that were replaced
-    failure: str = ""  # a sentence, when no picture could be decoded; said by the parent, not by a worker
+    is_valid: Tensor  # [B] bool; False: the image is broken, and the next valid one replaces it
+    broken: dict[str, str] = field(default_factory=dict)  # path -> reason, of images that were replaced
+    failure: str = ""  # a message when no image could be decoded; the parent raises it, not a worker
+
+
+def largest_need(crops: Crops, true_size: tuple[int, int]) -> tuple[int, int]:
+    """(h, w) of an image -> (h, w) that is enough for all of its crops."""
+    needs = [crop.needed(true_size) for crop in crops]
+    return max(rows for rows, _ in needs), max(columns for _, columns in needs)
 
 
 def needed(true: tuple[int, int], size: tuple[int, int], scale: float, aspect: tuple[float, float]) -> tuple[int, int]:
-    """(h, w) of a picture -> (h, w) at which its smallest crop has as many pixels as it will be resized to, if it had them."""
+    """(h, w) of an image -> (h, w) at which its smallest crop has as many pixels as it is resized to, if it had them."""
     height, width = true
     area = scale * height * width
     crop_height = min(math.sqrt(area / aspect[1]), height, width / aspect[1])

@@ -1,7 +1,4 @@
-"""A picture file, opened with Pillow. Whatever is wrong with it becomes BrokenImage with a short reason.
-
-Pillow's own switches are never touched.
-"""
+"""Opens an image file with Pillow. Every failure becomes BrokenImage with a short reason; Pillow's own switches stay untouched."""
 
 import io
 import os
@@ -20,7 +17,7 @@ from openjepa.core.errors import BrokenImage
 
 MAX_PIXELS = 178_000_000  # Pillow itself refuses more than 178.9 million, twice its Image.MAX_IMAGE_PIXELS
 
-# What Pillow 13 raises on damaged files, found by cutting and corrupting 550 small pictures (23 formats) 300,000 times;
+# What Pillow 13 raises on damaged files, found by cutting and corrupting 550 small images (23 formats) 300,000 times;
 # RuntimeError is how AVIF, BLP and DDS complain, ArithmeticError is a division by a zero from the file.
 PILLOW_ERRORS = (
     *(OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError),
@@ -30,19 +27,19 @@ COMMON_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 # Pillow names these but cannot decode them by itself: it would run Ghostscript on EPS, the others need plug-ins.
 NOT_PIXELS = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "IPTC", "MPEG", "PALM", "PDF", "WMF"})
 PILLOW_MODULES = re.compile(r"PIL\.")
-Picture = str | os.PathLike[str] | bytes  # a path, or the bytes of a file
+File = str | os.PathLike[str] | bytes  # a path, or the bytes of a file
 
 
 @contextmanager
-def opened(picture: Picture, *, at_once: bool = False) -> Iterator[ImageFile.ImageFile]:
-    """The picture, header read; every failure inside the `with` becomes BrokenImage. `at_once` reads all of the file first."""
-    name = f"<{len(picture)} bytes>" if isinstance(picture, bytes) else os.fspath(picture)
+def opened(file: File, *, at_once: bool = False) -> Iterator[ImageFile.ImageFile]:
+    """The image, header read; every failure inside the `with` becomes BrokenImage. `at_once` reads all of the file first."""
+    name = f"<{len(file)} bytes>" if isinstance(file, bytes) else os.fspath(file)
     _hush_pillow()
     try:
-        with _file(picture, at_once) as file:
-            if file.seek(0, os.SEEK_END) == 0:
+        with _stream(file, at_once) as stream:
+            if stream.seek(0, os.SEEK_END) == 0:
                 raise BrokenImage(name, "empty file")
-            with Image.open(file, formats=_formats()) as image:
+            with Image.open(stream, formats=_formats()) as image:
                 if image.width * image.height > MAX_PIXELS:
                     raise BrokenImage(name, _too_large(image.width * image.height, MAX_PIXELS))
                 yield image
@@ -50,17 +47,17 @@ def opened(picture: Picture, *, at_once: bool = False) -> Iterator[ImageFile.Ima
         raise BrokenImage(name, _reason(error)) from error
 
 
-def _file(picture: Picture, at_once: bool) -> BinaryIO:
-    if isinstance(picture, bytes):
-        return io.BytesIO(picture)
+def _stream(file: File, at_once: bool) -> BinaryIO:
+    if isinstance(file, bytes):
+        return io.BytesIO(file)
     if not at_once:
-        return open(picture, "rb")
-    with open(picture, "rb") as file:
-        return io.BytesIO(file.read())
+        return open(file, "rb")
+    with open(file, "rb") as stream:
+        return io.BytesIO(stream.read())
 
 
 def _hush_pillow() -> None:
-    """Pillow warns about large pictures and damaged EXIF; what matters of that becomes BrokenImage, the rest is noise.
+    """Pillow warns about large images and damaged EXIF; what matters becomes BrokenImage, the rest is noise.
 
     Once for the process and for Pillow alone: warnings.catch_warnings around each decode would not be safe in threads.
     """
@@ -76,8 +73,8 @@ def _reason(error: Exception) -> str:
     known = {
         FileNotFoundError: "no such file",
         PermissionError: "no permission to read it",
-        IsADirectoryError: "a folder, not a picture",
-        UnidentifiedImageError: "not a picture Pillow can read",
+        IsADirectoryError: "a folder, not an image",
+        UnidentifiedImageError: "not an image Pillow can read",
         MemoryError: "not enough memory to decode it",
     }
     if type(error) in known:

@@ -65,15 +65,15 @@ def _open(name: str, request: SourceRequest) -> Source:
     if request.split not in SPLITS[name]:
         raise NoSuchSplit(f'unknown split "{request.split}"; {name} has {" and ".join(SPLITS[name])}')
     stems = SPLITS[name][request.split]
-    wanted = {*stems, *(f"{stem}.bin" for stem in stems), "meta", *(f"{file}.txt" for file in NAME_FILES.values())}
-    files = _read(_place(name, path), wanted)
+    names = {*stems, *(f"{stem}.bin" for stem in stems), "meta", *(f"{file}.txt" for file in NAME_FILES.values())}
+    files = _read(_location(name, path), names)
     parts = [_part(name, stem, files, path) for stem in stems]
     images = torch.from_numpy(np.concatenate([images for images, _ in parts]))  # [S, 3, 32, 32]
     labels = {key: torch.from_numpy(np.concatenate([labels[key] for _, labels in parts])) for key in LABELS[name]}
     return arrays.ArraySource(name, images, labels, _class_names(name, files))
 
 
-def _place(name: str, path: Path) -> Path:
+def _location(name: str, path: Path) -> Path:
     """The folder or archive that holds the files, for a path to it or to its parent."""
     for inside in (*FOLDERS[name], *ARCHIVES[name]):
         if (path / inside).exists():
@@ -81,16 +81,16 @@ def _place(name: str, path: Path) -> Path:
     return path
 
 
-def _read(place: Path, wanted: set[str]) -> dict[str, bytes]:
+def _read(path: Path, names: set[str]) -> dict[str, bytes]:
     try:
-        if place.is_dir():
-            return {file: (place / file).read_bytes() for file in sorted(wanted) if (place / file).is_file()}
-        with tarfile.open(place) as archive:  # read in memory: nothing is unpacked, so no path in it can do harm
-            members = [member for member in archive if member.isfile() and Path(member.name).name in wanted]
+        if path.is_dir():
+            return {file: (path / file).read_bytes() for file in sorted(names) if (path / file).is_file()}
+        with tarfile.open(path) as archive:  # read in memory: nothing is unpacked, so no path in it can do harm
+            members = [member for member in archive if member.isfile() and Path(member.name).name in names]
             return {Path(member.name).name: archive.extractfile(member).read() for member in members}  # type: ignore[union-attr]
     except READ_ERRORS as error:
         raise BadInput(
-            f'cannot read "{place}": {error}; expected a CIFAR folder or .tar.gz, download it again'
+            f'cannot read "{path}": {error}; expected a CIFAR folder or .tar.gz, download it again'
         ) from error
 
 
@@ -109,7 +109,7 @@ def _binary_part(name: str, data: bytes, where: str) -> Part:
     if not data or len(data) % record:
         raise BadInput(f"{where} has {len(data)} bytes, not a multiple of {record}; it is cut short or not {name}")
     rows = np.frombuffer(data, np.uint8).reshape(-1, record)  # [S, record]
-    labels = {key: rows[:, place].astype(np.int64) for place, key in enumerate(LABELS[name])}
+    labels = {key: rows[:, column].astype(np.int64) for column, key in enumerate(LABELS[name])}
     return rows[:, len(labels) :].reshape(-1, 3, 32, 32), labels
 
 
@@ -152,7 +152,7 @@ def _text(word: Any) -> str:
 
 
 class ArrayUnpickler(pickle.Unpickler):
-    """Knows numpy arrays and bytes by name; a pickle that asks for more is refused before anything is called."""
+    """Knows numpy arrays and bytes by name; a pickle that needs more is refused before anything is called."""
 
     def find_class(self, module: str, name: str) -> Any:
         rebuild = np.empty(0).__reduce__()[0]  # numpy's own function; its module moved between numpy 1 and 2
@@ -165,7 +165,7 @@ class ArrayUnpickler(pickle.Unpickler):
         }
         if f"{module}.{name}" not in known:
             raise BadInput(
-                f"the pickle asks for {module}.{name}, which a CIFAR file never needs; it was refused, do not trust it"
+                f"the pickle needs {module}.{name}, which no CIFAR file does, so we refused it; download the data again"
             )
         return known[f"{module}.{name}"]
 

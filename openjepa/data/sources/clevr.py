@@ -15,7 +15,7 @@ from openjepa.core.errors import BadInput
 from openjepa.data.sources import published
 from openjepa.data.sources.folder import ImageFolder
 
-COUNTS = range(3, 11)  # objects in a picture
+COUNTS = range(3, 11)  # objects in an image
 # Class k is edge k < distance <= edge k + 1. VTAB chose them for classes of similar size; VISSL has the same.
 DISTANCE_EDGES = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
 CLASS_NAMES = {
@@ -28,7 +28,7 @@ REMEDY = "unpack all of CLEVR_v1.0.zip there"
 
 @dataclass(frozen=True)
 class Scene:
-    picture: str
+    image: str
     depths: tuple[float, ...]  # of each object, as seen from the camera
 
 
@@ -38,8 +38,8 @@ def open_clevr(request: SourceRequest) -> ImageFolder:
     root = published.folder("clevr", request.path)
     file = published.find(f"scenes/CLEVR_{part}_scenes.json", [root, root / "CLEVR_v1.0"], remedy=REMEDY)
     scenes = _read(file)
-    paths = tuple(f"images/{part}/{scene.picture}" for scene in scenes)
-    published.require_pictures(file.parents[1], paths, listed_in=file, remedy=REMEDY)
+    paths = tuple(f"images/{part}/{scene.image}" for scene in scenes)
+    published.require_images(file.parents[1], paths, listed_in=file, remedy=REMEDY)
     labels = {
         "count": tuple(COUNTS.index(len(scene.depths)) for scene in scenes),
         "distance": tuple(distance_class(scene.depths) for scene in scenes),
@@ -48,7 +48,7 @@ def open_clevr(request: SourceRequest) -> ImageFolder:
 
 
 def distance_class(depths: Sequence[float]) -> int:
-    """The class of the nearest object; depths lie between the first and the last edge."""
+    """The class of the nearest object; depths are between the first and the last edge."""
     return bisect_left(DISTANCE_EDGES, min(depths)) - 1
 
 
@@ -58,15 +58,15 @@ def _read(file: Path) -> list[Scene]:
 
 
 def _scene(entry: Any, where: str) -> Scene:
-    picture = published.field(entry, "image_filename", str, where)
+    image = published.field(entry, "image_filename", str, where)
     objects = published.field(entry, "objects", list, where)
     if len(objects) not in COUNTS:
         raise BadInput(
-            f"{where} ({picture}) has {len(objects)} objects, expected {COUNTS[0]} to {COUNTS[-1]}; "
+            f"{where} ({image}) has {len(objects)} objects, expected {COUNTS[0]} to {COUNTS[-1]}; "
             "this is not CLEVR v1.0, download it again"
         )
-    depths = [_depth(thing, f"{where} ({picture}) objects[{number}]") for number, thing in enumerate(objects)]
-    return Scene(picture, tuple(depths))
+    depths = [_depth(thing, f"{where} ({image}) objects[{number}]") for number, thing in enumerate(objects)]
+    return Scene(image, tuple(depths))
 
 
 def _depth(thing: Any, where: str) -> float:

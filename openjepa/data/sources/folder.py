@@ -1,4 +1,4 @@
-"""Source `folder`: a folder of pictures, class folders or flat, nested as deep as you like."""
+"""Source `folder`: a folder of images, class folders or flat, nested as deep as you like."""
 
 import hashlib
 import os
@@ -13,8 +13,6 @@ from openjepa.core.contracts import SourceRequest, sources
 from openjepa.core.errors import BadInput, NoSuchSplit
 from openjepa.core.types import Sample
 from openjepa.data.decode import image, pillow
-from openjepa.data.decode.scratch import Scratch
-from openjepa.data.decode.shrink_on_load import Need, Reduced, reduced
 
 SPLIT_FOLDERS = {"train": ("train",), "val": ("val", "validation"), "test": ("test", "val", "validation")}
 IGNORED = frozenset({"__MACOSX", "lost+found"})  # besides everything that starts with a dot
@@ -22,7 +20,7 @@ IGNORED = frozenset({"__MACOSX", "lost+found"})  # besides everything that start
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """Picture files below a root. Paths are strings, because a million Path objects would fill a gigabyte."""
+    """Image files below a root. Paths are strings, because a million Path objects would fill a gigabyte."""
 
     root: Path
     paths: tuple[str, ...]  # relative to the root, with forward slashes
@@ -39,24 +37,13 @@ class ImageFolder:
     def all_labels(self) -> dict[str, Tensor]:
         return {name: torch.tensor(values) for name, values in self.labels.items()}
 
-    def scaled(self, index: int, size: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
-        """-> [3, h, w] uint8 stretched to `size`, and the picture's own (h, w)."""
-        return image.scaled(self.path(index), size)
-
-    def reduced(self, index: int, needed: Need, scratch: Scratch) -> Reduced:
-        """No smaller than `needed` of the picture's own (h, w), and as cheap to decode as that allows."""
-        return reduced(self.path(index), needed, scratch)
-
-    def true_size(self, index: int) -> tuple[int, int]:
-        return image.header(self.path(index)).size
-
     def path(self, index: int) -> Path:
         return self.root / self.paths[index]
 
     def fingerprint(self) -> str:
-        """sha256 of relative paths, byte sizes and labels. Not of the contents: that would read all 150 GB of ImageNet
+        """sha256 of relative paths, byte sizes and labels, but not of the contents: ImageNet has 150 GB of them.
 
-        before every run. So a picture changed in place to one of exactly the same size goes unnoticed.
+        It does not notice an image that is overwritten by one of exactly the same size.
         """
         digest = hashlib.sha256()
         columns = [self.labels[name] for name in sorted(self.labels)]
@@ -70,21 +57,21 @@ def _byte_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
-        return -1  # a dangling link is listed, and reported as a broken picture when it is asked for
+        return -1  # a dangling link is listed, and reported as a broken image when it is loaded
 
 
 @sources.register("folder")
 def open_folder(request: SourceRequest) -> ImageFolder:
-    """The first folder below the root is the label `class`, if every picture lies in one and there are two or more.
+    """The first folder below the root is the label `class`, if every image is in one and there are two or more.
 
-    If all pictures lie in folders called train, val(idation) or test, these are the splits ("test" takes val when there
-    is no test), and class folders are looked for below them. Any other folder is one set, called "train":
+    If all images are in folders called train, val(idation) or test, these are the splits ("test" takes val when there
+    is no test), and class folders are below them. Any other folder is one set, called "train":
     a class called "test" among others must not become the test set.
     """
     root = _existing_folder(request.path)
     paths = sorted(_walk(str(root), "", frozenset()))
     if not paths:
-        raise BadInput(f'no pictures in folder "{root}" or below it; expected files such as .jpg, .png or .webp')
+        raise BadInput(f'no images in folder "{root}" or below it; expected files such as .jpg, .png or .webp')
     tops = {path.split("/")[0] if "/" in path else "" for path in paths}
     has_splits = tops <= {name for names in SPLIT_FOLDERS.values() for name in names}
     split = _split_folder(root, tops if has_splits else set(), request.split)
@@ -99,12 +86,12 @@ def _existing_folder(path: str | None) -> Path:
     if not root.exists():
         raise BadInput(f'folder "{root}" does not exist; check the path (we are in "{Path.cwd()}")')
     if not root.is_dir():
-        raise BadInput(f'"{root}" is a file, not a folder; give its folder, or list:{root} if it is a list of pictures')
+        raise BadInput(f'"{root}" is a file, not a folder; give its folder, or list:{root} if it is a list of images')
     return root
 
 
 def _walk(folder: str, prefix: str, above: frozenset[str]) -> Iterator[str]:
-    """Relative paths of the pictures below. A link to a folder we are in is skipped, or we would walk for ever."""
+    """Relative paths of the images below. Skips a link to a folder above, which would never end."""
     real = os.path.realpath(folder)
     if real in above:
         return
@@ -114,7 +101,7 @@ def _walk(folder: str, prefix: str, above: frozenset[str]) -> Iterator[str]:
         # isdir for links: a link that points at itself is an error for entry.is_dir and simply no folder for isdir
         if os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir():
             yield from _walk(entry.path, f"{prefix}{entry.name}/", above | {real})
-        elif _is_picture(entry.name) and (entry.is_symlink() or entry.is_file()):
+        elif _is_image(entry.name) and (entry.is_symlink() or entry.is_file()):
             yield prefix + entry.name
 
 
@@ -124,11 +111,11 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
             return list(entries)
     except OSError as error:
         raise BadInput(
-            f'cannot read folder "{folder}": {error.strerror}; mend its permissions or move it away'
+            f'cannot read folder "{folder}": {error.strerror}; fix its permissions or move it away'
         ) from error
 
 
-def _is_picture(name: str) -> bool:
+def _is_image(name: str) -> bool:
     return os.path.splitext(name)[1].lower() in pillow.extensions()
 
 
@@ -145,7 +132,7 @@ def _split_folder(root: Path, tops: set[str], split: str) -> str:
         )
     if split != "train":
         raise NoSuchSplit(
-            f'folder "{root}" has no {split} split; for one, put all pictures into sub-folders called train and {split}'
+            f'folder "{root}" has no {split} split; to add one, put all images into sub-folders called train and {split}'
         )
     return ""
 

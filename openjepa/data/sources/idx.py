@@ -32,11 +32,11 @@ def open_idx(request: SourceRequest) -> arrays.ArraySource:
         raise NoSuchSplit(f'unknown split "{request.split}"; idx files have {" and ".join(SPLITS)}')
     image_file = _find(path, request.split, "images")
     if image_file is None:
-        raise NoSuchSplit(f'no idx pictures for split {request.split} in "{path}"; expected {EXPECTED}')
+        raise NoSuchSplit(f'no idx images for split {request.split} in "{path}"; expected {EXPECTED}')
     images = _read(image_file, ndim=3)  # [S, h, w]
     if image_file.name.lower().startswith("emnist"):
-        images = images.swapaxes(1, 2)  # EMNIST alone stores its pictures column by column
-    # Labels come from beside the pictures that were found, so that one folder can hold several members of the family.
+        images = images.swapaxes(1, 2)  # EMNIST alone stores its images column by column
+    # Labels have the prefix of the image file, so that one folder can hold several members of the family.
     label_file = _find(image_file, request.split, "labels")
     labels = {} if label_file is None else {"class": torch.from_numpy(_read(label_file, ndim=1).astype(np.int64))}
     return arrays.ArraySource(path.name, arrays.as_images(images, f'"{image_file}"'), labels)
@@ -46,19 +46,17 @@ def _find(path: Path, split: str, kind: str) -> Path | None:
     """The one file of this split and kind in a folder, or beside a file with the same prefix."""
     folder = path if path.is_dir() else path.parent
     prefix = None if path.is_dir() else _prefix(path)
-    found: dict[str, Path] = {}  # by name without .gz, and sorted: an unpacked file comes first and wins
+    files: dict[str, Path] = {}  # by name without .gz, and sorted: an unpacked file comes first and wins
     for file in _listing(folder):
         match = NAME.fullmatch(file.name)
         if match is None or not file.is_file() or prefix not in (None, match["prefix"]):
             continue
         if match["split"].lower() in SPLITS[split] and match["kind"].lower() == kind:
-            found.setdefault(file.name.removesuffix(".gz"), file)
-    if len(found) > 1:
-        names = ", ".join(sorted(found))
-        raise BadInput(
-            f'"{folder}" holds {len(found)} files of {split} {kind} ({names}); give one picture file instead'
-        )
-    return next(iter(found.values()), None)
+            files.setdefault(file.name.removesuffix(".gz"), file)
+    if len(files) > 1:
+        names = ", ".join(sorted(files))
+        raise BadInput(f'"{folder}" holds {len(files)} files of {split} {kind} ({names}); give one image file instead')
+    return next(iter(files.values()), None)
 
 
 def _listing(folder: Path) -> list[Path]:
@@ -82,10 +80,10 @@ def _read(file: Path, *, ndim: int) -> np.ndarray:
         expected = bytes([0, 0, 8, ndim]).hex()
         raise BadInput(f'"{file}" starts with {data[:4].hex() or "nothing"}, expected {expected} (idx{ndim}, uint8)')
     start = 4 + 4 * ndim
-    shape = [int.from_bytes(data[place : place + 4], "big") for place in range(4, start, 4)]
+    shape = [int.from_bytes(data[offset : offset + 4], "big") for offset in range(4, start, 4)]
     if len(data) != start + math.prod(shape):
         raise BadInput(
-            f'"{file}" has {len(data)} bytes, but its header {shape} asks for {start + math.prod(shape)}; '
+            f'"{file}" has {len(data)} bytes, but its header {shape} requires {start + math.prod(shape)}; '
             "download it again"
         )
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)

@@ -1,7 +1,7 @@
 """Source `imagenet`: ImageNet-1k (Russakovsky et al. 2015) or a part of its classes, as train and val folders.
 
-Classes are WordNet numbers such as n01440764. Kaggle's copy keeps the folders three levels down and its validation
-pictures in one heap, with the classes in a file of their own.
+Classes are WordNet numbers such as n01440764. Kaggle's copy has the folders three levels down and its validation
+images in one folder, with the classes in a file of their own.
 """
 
 import os
@@ -17,7 +17,7 @@ from openjepa.data.sources.folder import ImageFolder
 ROOTS = ("", "ILSVRC/Data/CLS-LOC", "Data/CLS-LOC")  # DIR itself, Kaggle's top folder, its ILSVRC folder
 SOLUTION = "LOC_val_solution.csv"
 HEADING = "ImageId,PredictionString"
-# A picture, its class, then boxes and further classes: ILSVRC2012_val_00048981,n03995372 85 1 499 272
+# An image, its class, then boxes and further classes: ILSVRC2012_val_00048981,n03995372 85 1 499 272
 SOLUTION_LINE = re.compile(r"([^,\s]+),(n[0-9]{8})(\s.*)?")
 WNID = re.compile(r"n[0-9]{8}")
 
@@ -36,7 +36,7 @@ def open_imagenet(request: SourceRequest) -> ImageFolder:
     if unknown:
         raise BadInput(
             f'"{root / part}" has {len(unknown)} classes that "{root / "train"}" has not, the first is {unknown[0]}; '
-            f"expected a part of its {len(wnids)}, so remove their pictures or add these classes to train"
+            f"expected a part of its {len(wnids)}, so remove their images or add these classes to train"
         )
     labels = tuple(number[wnid] for _, wnid in labelled)
     return ImageFolder(root, tuple(path for path, _ in labelled), {"class": labels}, {"class": tuple(wnids)})
@@ -44,46 +44,46 @@ def open_imagenet(request: SourceRequest) -> ImageFolder:
 
 def _root(top: Path) -> Path:
     """The folder that holds train and val."""
-    for place in ROOTS:
-        if _class_folders(top / place / "train"):
-            return top / place
+    for folder in ROOTS:
+        if _class_folders(top / folder / "train"):
+            return top / folder
     raise BadInput(
         f'"{top}" has no folder train with class folders such as n01440764, nor has {ROOTS[1]} in it; expected '
         "train/n01440764/*.JPEG and so on, so unpack each class's archive into a folder of its name"
     )
 
 
-def _class_folders(place: Path) -> list[str]:
-    return sorted(name for name in published.names_in(place) if WNID.fullmatch(name) and os.path.isdir(place / name))
+def _class_folders(folder: Path) -> list[str]:
+    return sorted(name for name in published.names_in(folder) if WNID.fullmatch(name) and os.path.isdir(folder / name))
 
 
-def _picture_names(place: Path) -> list[str]:
+def _image_names(folder: Path) -> list[str]:
     suffixes = pillow.extensions()
-    names = (name for name in published.names_in(place) if not name.startswith("."))
+    names = (name for name in published.names_in(folder) if not name.startswith("."))
     return sorted(name for name in names if os.path.splitext(name)[1].lower() in suffixes)
 
 
 def _labelled(root: Path, part: str, wnids: list[str]) -> Labelled:
-    folders, loose = _class_folders(root / part), _picture_names(root / part)
+    folders, loose = _class_folders(root / part), _image_names(root / part)
     if folders and loose:
         raise BadInput(
-            f'"{root / part}" has {len(folders)} class folders and {len(loose)} pictures beside them, the first is '
-            f'"{loose[0]}"; expected every picture in a class folder, move them'
+            f'"{root / part}" has {len(folders)} class folders and {len(loose)} images beside them, the first is '
+            f'"{loose[0]}"; expected every image in a class folder, move them'
         )
     if loose:
         return _from_solution(root, loose, wnids)
-    labelled = [(f"{part}/{wnid}/{name}", wnid) for wnid in folders for name in _picture_names(root / part / wnid)]
+    labelled = [(f"{part}/{wnid}/{name}", wnid) for wnid in folders for name in _image_names(root / part / wnid)]
     if not labelled:
         raise BadInput(
-            f'no pictures in "{root / part}"; expected {part}/n01440764/*.JPEG and so on, unpack that part there'
+            f'no images in "{root / part}"; expected {part}/n01440764/*.JPEG and so on, unpack that part there'
         )
     return labelled
 
 
 def _from_solution(root: Path, loose: list[str], wnids: list[str]) -> Labelled:
-    """The validation pictures in one heap. Whoever keeps some classes only keeps the whole file with the classes:
+    """The validation images in one folder. A subset of the classes comes with the whole file of classes:
 
-    its lines about other classes ask for no picture.
+    its lines about other classes need no image.
     """
     file = _solution_file(root)
     wnid_of = _read_solution(file)
@@ -91,31 +91,31 @@ def _from_solution(root: Path, loose: list[str], wnids: list[str]) -> Labelled:
     unlisted = sorted(present.keys() - wnid_of.keys())
     if unlisted:
         raise BadInput(
-            f'"{file}" has no line for {len(unlisted)} of {len(loose)} pictures in "{root / "val"}", the first is '
-            f'"{unlisted[0]}"; expected one for each, download the file again or remove the pictures'
+            f'"{file}" has no line for {len(unlisted)} of {len(loose)} images in "{root / "val"}", the first is '
+            f'"{unlisted[0]}"; expected one for each, download the file again or remove the images'
         )
     known = set(wnids)
-    wanted = sorted(picture for picture, wnid in wnid_of.items() if wnid in known or picture in present)
-    paths = [f"val/{present.get(picture, picture + '.JPEG')}" for picture in wanted]
-    published.require_pictures(root, paths, listed_in=file, remedy="unpack all validation pictures there")
-    return [(path, wnid_of[picture]) for path, picture in zip(paths, wanted, strict=True)]
+    listed = sorted(image for image, wnid in wnid_of.items() if wnid in known or image in present)
+    paths = [f"val/{present.get(image, image + '.JPEG')}" for image in listed]
+    published.require_images(root, paths, listed_in=file, remedy="unpack all validation images there")
+    return [(path, wnid_of[image]) for path, image in zip(paths, listed, strict=True)]
 
 
 def _solution_file(root: Path) -> Path:
-    """Kaggle puts it beside ILSVRC, three levels above the pictures; we also look on the way there."""
+    """Kaggle puts it beside ILSVRC, three levels above the images; we also look in the folders between."""
     root = Path(os.path.abspath(root))  # a root of "." has no parents
     above = root.parents[:3] if root.name == "CLS-LOC" else ()
-    for place in (root, *above):
-        if (place / SOLUTION).is_file():
-            return place / SOLUTION
+    for folder in (root, *above):
+        if (folder / SOLUTION).is_file():
+            return folder / SOLUTION
     raise BadInput(
-        f'the pictures in "{root / "val"}" lie in no class folders, and there is no {SOLUTION} that says their classes; '
-        f'put that file from Kaggle into "{root}", or move each picture into a folder such as val/n01440764'
+        f'the images in "{root / "val"}" are not in class folders, and there is no {SOLUTION} that lists their classes; '
+        f'put that file from Kaggle into "{root}", or move each image into a folder such as val/n01440764'
     )
 
 
 def _read_solution(file: Path) -> dict[str, str]:
-    """Picture without extension -> WordNet number."""
+    """Image without extension -> WordNet number."""
     wnid_of = {}
     for number, line in enumerate(published.read_text(file).splitlines(), start=1):
         if line.strip() in ("", HEADING):
@@ -123,7 +123,7 @@ def _read_solution(file: Path) -> dict[str, str]:
         match = SOLUTION_LINE.fullmatch(line.strip())
         if not match:
             raise BadInput(
-                f'"{file}" has "{line[:100]}" in line {number}; expected a picture, a comma and its class, such as '
+                f'"{file}" has "{line[:100]}" in line {number}; expected an image, a comma and its class, such as '
                 "ILSVRC2012_val_00048981,n03995372 85 1 499 272; download it again"
             )
         wnid_of[match[1]] = match[2]

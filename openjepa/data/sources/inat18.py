@@ -28,8 +28,8 @@ def open_inat18(request: SourceRequest) -> ImageFolder:
     root = published.folder("inat18", request.path)
     chosen = _read(root, part)
     training = chosen if part == "train" else _read(root, "train")
-    paths, categories = _pictures(chosen)
-    published.require_pictures(root, paths, listed_in=chosen.file, remedy="unpack train_val2018.tar.gz there")
+    paths, categories = _images(chosen)
+    published.require_images(root, paths, listed_in=chosen.file, remedy="unpack train_val2018.tar.gz there")
     number = {category: rank for rank, category in enumerate(sorted(_categories(training)))}
     unknown = sorted(set(categories) - number.keys())
     if unknown:
@@ -46,8 +46,8 @@ def _read(root: Path, part: str) -> Listing:
     return Listing(file, published.read_json(file, keep=KEYS))
 
 
-def _pictures(listing: Listing) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """-> path and category of each picture, in the order of the file's images."""
+def _images(listing: Listing) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """-> path and category of each image, in the order of the file's images."""
     category_of = _annotations(listing)
     paths, categories = [], []
     for where, entry in published.entries(listing.content, "images", listing.file):
@@ -68,7 +68,7 @@ def _annotations(listing: Listing) -> dict[int, int]:
         if category_of.setdefault(image, category) != category:
             raise BadInput(
                 f"{where} says category {category} for image {image}, an earlier one says {category_of[image]}; "
-                "expected one a picture, download the file again"
+                "expected one per image, download the file again"
             )
     return category_of
 
@@ -76,8 +76,8 @@ def _annotations(listing: Listing) -> dict[int, int]:
 def _categories(listing: Listing) -> set[int]:
     if "categories" not in listing.content:
         return set(_annotations(listing).values())
-    found = published.entries(listing.content, "categories", listing.file)
-    return {published.field(entry, "id", int, where) for where, entry in found}
+    entries = published.entries(listing.content, "categories", listing.file)
+    return {published.field(entry, "id", int, where) for where, entry in entries}
 
 
 def _class_names(listing: Listing) -> dict[str, tuple[str, ...]]:

@@ -1,7 +1,7 @@
-"""Source `list`: a text file with one picture a line, relative to the list's own folder, and behind it perhaps a label.
+"""Source `list`: a text file with one image per line, relative to the list's own folder, and optionally a label.
 
-The label, a number or a word, stands behind a tab, a comma or a space. Paths contain commas and spaces too: a line that
-is a file as it stands is a path without label; only otherwise is it split, at the last tab, comma or space.
+The label, a number or a word, follows a tab, a comma or a space. Paths contain commas and spaces too: if the whole line
+names an existing file, it is a path without label; otherwise it is split at the last tab, comma or space.
 """
 
 import os
@@ -34,7 +34,7 @@ def open_list(request: SourceRequest) -> ImageFolder:
     missing = [line for line in lines if not os.path.isfile(file.parent / line.path)]
     if missing:
         raise BadInput(
-            f'list "{file}" names {len(lines)} pictures, {len(missing)} of them do not exist: "{missing[0].path}" '
+            f'list "{file}" names {len(lines)} images, {len(missing)} of them do not exist: "{missing[0].path}" '
             f"in line {missing[0].number}; paths are relative to {file.parent.resolve()}"
         )
     labels, names = _labels(file, lines)
@@ -43,10 +43,10 @@ def open_list(request: SourceRequest) -> ImageFolder:
 
 def _existing_file(path: str | None) -> Path:
     if not path:
-        raise BadInput("the source list needs a path; write list:FILE, one picture a line")
+        raise BadInput("the source list needs a path; write list:FILE, one image per line")
     file = Path(path).expanduser()
     if not file.is_file():
-        raise BadInput(f'list "{file}" is not a file; give a text file with one picture a line')
+        raise BadInput(f'list "{file}" is not a file; give a text file with one image per line')
     return file
 
 
@@ -54,7 +54,7 @@ def _parse(file: Path) -> list[Line]:
     try:
         text = file.read_text(encoding="utf-8-sig")  # -sig: Windows editors put a byte order mark in front
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f'cannot read list "{file}": {error}; expected UTF-8 text, one picture a line') from error
+        raise BadInput(f'cannot read list "{file}": {error}; expected UTF-8 text, one image per line') from error
     lines = []
     for number, raw in enumerate(text.splitlines(), start=1):
         if raw.strip() and not raw.lstrip().startswith("#"):
@@ -63,7 +63,7 @@ def _parse(file: Path) -> list[Line]:
     if lines and lines[0].path.lower() in HEADINGS and not os.path.isfile(file.parent / lines[0].path):
         del lines[0]
     if not lines:
-        raise BadInput(f'list "{file}" names no picture; expected one path a line')
+        raise BadInput(f'list "{file}" names no image; expected one path per line')
     return lines
 
 
@@ -74,7 +74,7 @@ def _split_line(line: str, folder: Path) -> tuple[str, str | None]:
         parts = line.rsplit(separator, 1)
         if len(parts) == 2 and os.path.isfile(folder / _unquoted(parts[0])):
             return _unquoted(parts[0]), _unquoted(parts[1])
-    # No such file whichever way we read it: what stands before a tab or comma is most likely what was meant.
+    # No such file whichever way we split it: report the part before a tab or comma, most likely the path.
     return _unquoted(line.replace("\t", ",").split(",")[0]), None
 
 
@@ -84,14 +84,14 @@ def _unquoted(text: str) -> str:
 
 def _labels(file: Path, lines: list[Line]) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[str, ...]]]:
     """-> labels and class names, both by the name "class"; empty when no line has a label."""
-    given = [line.label for line in lines if line.label]
-    if not given:
+    words = [line.label for line in lines if line.label]
+    if not words:
         return {}, {}
-    if len(given) < len(lines):
+    if len(words) < len(lines):
         bare = next(line for line in lines if not line.label)
         raise BadInput(f'list "{file}" has labels, but line {bare.number} ("{bare.path}") has none; label all or none')
-    if all(label.isdecimal() for label in given):
-        return {"class": tuple(int(label) for label in given)}, {}
-    names = sorted(set(given))
+    if all(label.isdecimal() for label in words):
+        return {"class": tuple(int(label) for label in words)}, {}
+    names = sorted(set(words))
     number = {name: index for index, name in enumerate(names)}
-    return {"class": tuple(number[label] for label in given)}, {"class": tuple(names)}
+    return {"class": tuple(number[label] for label in words)}, {"class": tuple(names)}

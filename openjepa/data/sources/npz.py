@@ -1,4 +1,4 @@
-"""Source `npz`: pictures and labels in one numpy archive, as Keras, MedMNIST and people's own scripts write them.
+"""Source `npz`: images and labels in one numpy archive, as Keras, MedMNIST and people's own scripts write them.
 
 Nothing in the file is executed: arrays that need pickle are refused.
 """

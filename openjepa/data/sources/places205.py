@@ -1,4 +1,4 @@
-"""Source `places205`: Places205 (Zhou et al. 2014), the pictures of 256 × 256 and the lists that come beside them.
+"""Source `places205`: Places205 (Zhou et al. 2014), the images of 256 × 256 and the lists published with them.
 
 Despite their name the .csv lists have no commas: a path, a space and a class from 0 to 204.
 """
@@ -13,7 +13,7 @@ from openjepa.data.sources import published
 from openjepa.data.sources.folder import ImageFolder
 
 LIST_FOLDERS = ("", "trainvalsplit_places205")  # "": DIR itself
-PICTURE_FOLDERS = ("data/vision/torralba/deeplearning/images256", "images256", "")  # the first is as in the archive
+IMAGE_FOLDERS = ("data/vision/torralba/deeplearning/images256", "images256", "")  # the first is as in the archive
 CLASSES = {str(number): number for number in range(205)}
 CLASS_FOLDER = re.compile(r"[a-z]/(.+)")  # sorted by first letter: a/abbey, a/apartment_building/outdoor
 
@@ -31,19 +31,19 @@ def open_places205(request: SourceRequest) -> ImageFolder:
     top = published.folder("places205", request.path)
     chosen = _read(top, part)
     training = chosen if part == "train" else _read(top, "train")
-    root = _picture_root(top, chosen)
-    published.require_pictures(
+    root = _image_root(top, chosen)
+    published.require_images(
         root,
         chosen.paths,
         listed_in=chosen.file,
-        remedy=f'unpack imagesPlaces205_resize.tar.gz in "{top}" (or its {PICTURE_FOLDERS[1]} there)',
+        remedy=f'unpack imagesPlaces205_resize.tar.gz in "{top}" (or its {IMAGE_FOLDERS[1]} there)',
     )
     return ImageFolder(root, chosen.paths, {"class": chosen.labels}, _class_names(training))
 
 
 def _read(top: Path, part: str) -> Listing:
-    places = [top / place for place in LIST_FOLDERS]
-    file = published.find(f"{part}_places205.csv", places, remedy="unpack trainvalsplit_places205.tar.gz there")
+    folders = [top / name for name in LIST_FOLDERS]
+    file = published.find(f"{part}_places205.csv", folders, remedy="unpack trainvalsplit_places205.tar.gz there")
     paths, labels = [], []
     for number, line in enumerate(published.read_text(file).splitlines(), start=1):
         if not line.strip():
@@ -59,13 +59,13 @@ def _read(top: Path, part: str) -> Listing:
     return Listing(file, tuple(paths), tuple(labels))
 
 
-def _picture_root(top: Path, listing: Listing) -> Path:
-    """Where the first picture is. If it is nowhere, the first folder there is: the error will name it."""
-    places = [top / place for place in PICTURE_FOLDERS]
-    for place in places:
-        if listing.paths and (place / listing.paths[0]).is_file():
-            return place
-    return next(place for place in places if place.is_dir())
+def _image_root(top: Path, listing: Listing) -> Path:
+    """The folder that has the first image; if none has, the first folder that exists: the error will name it."""
+    folders = [top / name for name in IMAGE_FOLDERS]
+    for folder in folders:
+        if listing.paths and (folder / listing.paths[0]).is_file():
+            return folder
+    return next(folder for folder in folders if folder.is_dir())
 
 
 def _class_names(training: Listing) -> dict[str, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""What published data sets share: a folder on disk, two parts, and files that list pictures, which must then exist.
+"""What published data sets share: a folder on disk, two parts, and files that list images, which must exist.
 
 The papers test on the validation part, since the labels of the test parts of these sets were never published.
 """
@@ -37,26 +37,26 @@ def part(name: str, split: str) -> str:
 
 def find(file: str, folders: Sequence[Path], *, remedy: str) -> Path:
     """The file in the first of the folders that has it."""
-    for place in folders:
-        if (place / file).is_file():
-            return place / file
-    places = " or ".join(f'"{place}"' for place in folders)
-    raise BadInput(f"no file {file} in {places}; {remedy}")
+    for folder in folders:
+        if (folder / file).is_file():
+            return folder / file
+    names = " or ".join(f'"{folder}"' for folder in folders)
+    raise BadInput(f"no file {file} in {names}; {remedy}")
 
 
-def require_pictures(root: Path, paths: Sequence[str], *, listed_in: Path, remedy: str) -> None:
+def require_images(root: Path, paths: Sequence[str], *, listed_in: Path, remedy: str) -> None:
     if not paths:
-        raise BadInput(f'"{listed_in}" names no picture; expected one or more, download it again')
+        raise BadInput(f'"{listed_in}" names no image; expected one or more, download it again')
     missing = _missing(root, paths)
     if missing:
         raise BadInput(
-            f'"{listed_in}" names {len(paths)} pictures, {len(missing)} of them do not exist, the first is '
+            f'"{listed_in}" names {len(paths)} images, {len(missing)} of them do not exist, the first is '
             f'"{missing[0]}"; expected below "{root}": {remedy}'
         )
 
 
 def _missing(root: Path, paths: Sequence[str]) -> list[str]:
-    """Reads each folder once instead of asking for each picture, of which there may be millions on a slow disk."""
+    """Reads each folder once instead of checking each image, of which there may be millions on a slow disk."""
     members = defaultdict(list)
     for index, path in enumerate(paths):
         members[path.rpartition("/")[0]].append(index)
@@ -67,14 +67,14 @@ def _missing(root: Path, paths: Sequence[str]) -> list[str]:
     return [paths[index] for index in sorted(missing)]
 
 
-def names_in(place: Path) -> frozenset[str]:
-    """What lies in a folder; nothing if there is no such folder."""
+def names_in(folder: Path) -> frozenset[str]:
+    """The names in a folder; none if there is no such folder."""
     try:
-        return frozenset(os.listdir(place))
+        return frozenset(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return frozenset()
     except (OSError, ValueError) as error:  # ValueError: no file system knows the character \0
-        raise BadInput(f'cannot read folder "{place}": {error}; mend its permissions or the list') from error
+        raise BadInput(f'cannot read folder "{folder}": {error}; fix its permissions or the list') from error
 
 
 def read_text(file: Path) -> str:
@@ -101,7 +101,7 @@ def _only(keep: frozenset[str], entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def entries(content: dict[str, Any], key: str, file: Path) -> Iterator[tuple[str, Any]]:
-    """-> (where it stands, the entry) for each entry of a list in a JSON file."""
+    """-> (its location, the entry) for each entry of a list in a JSON file."""
     for number, entry in enumerate(field(content, key, list, f'"{file}"')):
         yield f'"{file}" {key}[{number}]', entry
 
@@ -109,6 +109,6 @@ def entries(content: dict[str, Any], key: str, file: Path) -> Iterator[tuple[str
 def field(entry: Any, key: str, kind: type[T], where: str) -> T:
     value = entry.get(key) if isinstance(entry, dict) else None
     if not isinstance(value, kind) or isinstance(value, bool):  # bool: True is an int to Python
-        found = "nothing" if value is None else reprlib.repr(value)
-        raise BadInput(f'{where} has {found} as "{key}", expected {KINDS[kind]}; download the file again')
+        shown = "nothing" if value is None else reprlib.repr(value)
+        raise BadInput(f'{where} has {shown} as "{key}", expected {KINDS[kind]}; download the file again')
     return value

@@ -1,6 +1,6 @@
 """Fine-tuning, as in I-JEPA's 1 % ImageNet evaluation, with MAE's recipe: the whole encoder learns, under a linear head.
 
-No mixup, no cutmix, no erasing, no drop path. The encoder that is given stays as it is: a copy is trained.
+No mixup, no cutmix, no erasing, no drop path. The encoder itself stays as it is: a copy is trained.
 """
 
 import copy
@@ -16,21 +16,21 @@ from torch import Tensor, nn
 from openjepa.core import schedule, seeding
 from openjepa.core.errors import BadInput, OpenJepaError
 from openjepa.core.numbers import Above, NotNegative, Positive, Share
-from openjepa.data.batches.from_arrays import Pictures
-from openjepa.data.crops.evaluation import Preparation
-from openjepa.evaluation import encoders
+from openjepa.data.batches.images import Images
+from openjepa.data.crops import batched
+from openjepa.evaluation import encoders, features
 from openjepa.evaluation.probes.linear import layer_decay
 from openjepa.evaluation.training_views import Stream, Views
-from openjepa.machine.progress import Track
+from openjepa.machine.console import Track
 
-HEAD_STD = 2e-5  # MAE's: the first answers are almost uniform, so the first gradients hardly disturb the encoder
+HEAD_STD = 2e-5  # MAE's: the first predictions are almost uniform, so the first gradients hardly disturb the encoder
 
 
 @dataclass(kw_only=True)
 class Finetune:
     epochs: Positive = 50
     batch_size: Positive = 512
-    lr: Above = 3e-5  # published for ViT-L and ViT-H on ImageNet; small encoders on small data want more
+    lr: Above = 3e-5  # published for ViT-L and ViT-H on ImageNet; small encoders on small data need more
     warmup_epochs: NotNegative = 5.0  # MAE's
     final_lr: NotNegative = 1e-6
     weight_decay: NotNegative = 0.05  # published for ViT-L; for ViT-H it is 0.4
@@ -51,24 +51,23 @@ class Finetune:
     def fit(
         self,
         encoder: nn.Module,
-        pictures: Pictures,
+        images: Images,
         index: Tensor,
         labels: Tensor,
-        preparation: Preparation,
         track: Track | None = None,
     ) -> Self:
-        """index [S] are places in the source, labels [S] their classes."""
-        place = encoders.device_of(encoder)
+        """Learns from the random crops `images` makes at index [S], labels [S] being their classes."""
+        device = encoders.device_of(encoder)
         # A head draws its first weights, and dropout (in somebody else's encoder) its zeros, from the global generator.
-        with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(seeding.number(self.seed, "finetune layers"))
-            model = _classifier(encoder, preparation.size, num_classes=int(labels.max()) + 1)
+            model = _classifier(encoder, images.crops[0].size, num_classes=int(labels.max()) + 1)
             groups = layer_decay.groups(
                 model.encoder, model.head, decay=self.layer_decay, weight_decay=self.weight_decay
             )
             optimizer = torch.optim.AdamW(groups, lr=self.lr, fused=True)
             stream = Stream(epochs=self.epochs, batch_size=self.batch_size, augment=self.augment, seed=self.seed)
-            views = stream.views(pictures, index, labels, preparation)
+            views = stream.views(images, index, labels)
             num_steps = stream.steps_per_epoch(len(index))
             self.losses = []
             for _ in _tracked(range(self.epochs), track):
@@ -77,22 +76,21 @@ class Finetune:
         self._model = model.eval()
         return self
 
-    def predict(self, pictures: Pictures, index: Tensor, preparation: Preparation) -> Tensor:
-        """-> [S] classes of the pictures at places index [S]; that of a broken picture means nothing."""
+    def predict(self, images: Images, index: Tensor) -> Tensor:
+        """-> [S] classes of the evaluation crops `images` makes at index [S]; ignore that of a broken image."""
         assert self._model is not None, "fit first"
-        place = encoders.device_of(self._model)
-        chunks = [chunk.tolist() for chunk in index.split(self.batch_size)]
+        device = encoders.device_of(self._model)
         with torch.inference_mode():
-            images = (preparation(raw, len(pictures)).to(place) for raw in pictures.batches(chunks))
-            classes = torch.cat([self._model(batch).argmax(dim=1).cpu() for batch in images])
-        return classes.clone()  # an ordinary tensor, not one of inference mode
+            batches = (batch.views[0] for batch in features.crops(images, index, batch_size=self.batch_size))
+            classes = [self._model(batched.normalise(crops).to(device)).argmax(dim=1).cpu() for crops in batches]
+        return torch.cat(classes).clone()  # an ordinary tensor, not one of inference mode
 
     @property
     def chosen(self) -> dict[str, Any]:
         return {"lr": self.lr, "epochs": self.epochs}
 
     def rate(self, progress: float) -> float:
-        """The learning rate of the head; every other part learns at its share of it."""
+        """The learning rate of the head; every other part multiplies it by its own scale."""
         warmup = self.warmup_epochs / self.epochs
         return schedule.warmup_cosine(progress, warmup=warmup, start=0.0, peak=self.lr, final=self.final_lr)
 
@@ -125,20 +123,20 @@ class Classifier(nn.Module):
 
 
 def _classifier(encoder: nn.Module, image_size: tuple[int, int], *, num_classes: int) -> Classifier:
-    """On a copy that learns as a whole, even if the encoder given is frozen, as I-JEPA's target encoder is."""
+    """On a copy that learns as a whole, even if the encoder is frozen, as I-JEPA's target encoder is."""
     learner = copy.deepcopy(encoder).requires_grad_(True).eval()
-    place = encoders.device_of(encoder)
+    device = encoders.device_of(encoder)
     with torch.no_grad():
-        dim = encoders.one_vector(learner, torch.zeros(1, 3, *image_size, device=place)).shape[1]
-    return Classifier(learner, dim, num_classes).to(place).train()
+        dim = encoders.one_vector(learner, torch.zeros(1, 3, *image_size, device=device)).shape[1]
+    return Classifier(learner, dim, num_classes).to(device).train()
 
 
 def mean_loss(model: nn.Module, views: Views, label_smoothing: float) -> Tensor:
-    """Over the sound pictures; 0 for a batch without any."""
-    place = encoders.device_of(model)
-    logits = model(views.images.to(place))  # [B, classes]
-    each = F.cross_entropy(logits, views.labels.to(place), label_smoothing=label_smoothing, reduction="none")  # [B]
-    weight = views.is_sound.to(each)
+    """Over the valid images; 0 for a batch without any."""
+    device = encoders.device_of(model)
+    logits = model(views.images.to(device))  # [B, classes]
+    each = F.cross_entropy(logits, views.labels.to(device), label_smoothing=label_smoothing, reduction="none")  # [B]
+    weight = views.is_valid.to(each)
     return (each * weight).sum() / weight.sum().clamp(min=1)
 
 
@@ -146,7 +144,7 @@ def _check_gradients(model: nn.Module, step: int) -> None:
     norm = nn.utils.get_total_norm([weight.grad for weight in model.parameters() if weight.grad is not None])
     if not norm.isfinite():
         raise OpenJepaError(
-            f"the gradient of fine-tuning step {step} is not finite; try a lower lr or more warmup_epochs, and look whether "
+            f"the gradient of fine-tuning step {step} is not finite; try a lower lr or more warmup_epochs, and check that "
             "the encoder's own weights are finite"
         )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from openjepa.core.registry import Registry
-from openjepa.data.crops.evaluation import Preparation
+from openjepa.data.crops.evaluation import EvaluationCrop
 
 Metric = Literal["accuracy", "balanced accuracy"]  # top-1; the mean of the classes' own accuracies
 
@@ -30,9 +30,9 @@ class Definition:
     places: tuple[str, ...] = ()  # folders or files below a data root in which the data usually lie
     is_embedded: bool = False  # needs no data on disk; its path is a number of pictures
 
-    def preparation(self, image_size: tuple[int, int]) -> Preparation:
+    def preparation(self, image_size: tuple[int, int]) -> EvaluationCrop:
         crop = 1.0 if max(image_size) < self.whole_below else self.crop
-        return Preparation(image_size, crop=crop, squeeze=self.squeeze)
+        return EvaluationCrop(image_size, crop=crop, squeeze=self.squeeze)
 
 
 tasks: Registry[Definition] = Registry("task", "openjepa.evaluation.tasks")

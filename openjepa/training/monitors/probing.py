@@ -1,7 +1,7 @@
 """Does it learn what we care about? Every so often, quick probes on a small labelled slice of a task.
 
-Labels are looked at and never learned from. Nothing here moves a random generator that training uses: a run with this
-monitor has the same weights, bit for bit, as one without.
+The encoder never learns from the labels. Nothing here moves a random generator that training uses: a run with this monitor
+has the same weights, bit for bit, as one without.
 """
 
 from collections.abc import Iterable
@@ -12,25 +12,25 @@ from typing import Annotated
 
 import torch
 from pydantic import AfterValidator, Field
-from torch import nn
+from torch import Tensor, nn
 
-from openjepa.core.contracts import View, monitors, probes
+from openjepa.core.contracts import HasImageSize, View, monitors, probes
 from openjepa.core.duration import Duration
 from openjepa.core.errors import BadInput
 from openjepa.core.numbers import DurationField, Positive
 from openjepa.core.types import Features
-from openjepa.data.batches.from_arrays import Raw
-from openjepa.data.crops.evaluation import Preparation
+from openjepa.data.batches.build import open_images
+from openjepa.data.crops.request import Cropped
 from openjepa.evaluation import encoders, features
 from openjepa.evaluation.tasks.lookup import find
-from openjepa.evaluation.tasks.task import Labelled, open_task
+from openjepa.evaluation.tasks.task import open_task
 from openjepa.machine import distributed
 
 ENCODER = "encoder"
 
 
 def _known_task(spec: str) -> str:
-    """A misspelt task or path is said before the first step, not in the middle of the run."""
+    """Checks the task before the first step: a misspelt name or path must not end the run in the middle."""
     definition, path = find(spec)
     if path is not None and not definition.is_embedded and not Path(path).expanduser().exists():
         raise BadInput(f'no folder or file "{path}" for the task {spec}')
@@ -44,21 +44,15 @@ def _known_probe(name: str) -> str:
 
 @dataclass(frozen=True)
 class Slice:
-    """Decoded pictures of one part of the task, kept for the whole run."""
+    """Cropped images of one part of the task, held for the whole run."""
 
-    raws: tuple[Raw, ...]
-    part: Labelled
+    batches: tuple[Cropped, ...]
+    labels: Tensor  # [S]
 
-    def features(self, encoder: nn.Module, preparation: Preparation) -> Features:
-        found = features.of_batches(
-            self.raws,
-            {ENCODER: encoder},
-            preparation,
-            num_rows=len(self.part.labels),
-            num_pictures=len(self.part.source),
-        )[ENCODER]
-        vectors = found.layers[:, -encoders.width(encoder, found.layers) :]
-        return Features(vectors[found.is_sound], self.part.labels[found.is_sound])
+    def features(self, encoder: nn.Module) -> Features:
+        extracted = features.of_crops(self.batches, {ENCODER: encoder}, num_rows=len(self.labels))[ENCODER]
+        vectors = extracted.layers[:, -encoders.width(encoder, extracted.layers) :]
+        return Features(vectors[extracted.is_valid], self.labels[extracted.is_valid])
 
 
 @monitors.register("probe")
@@ -74,32 +68,28 @@ class OnlineProbe:
         return self._scores(view.method.encoder) if distributed.is_main() else []
 
     def check(self, encoder: nn.Module) -> None:
-        """Decodes the slices before the run begins, so that what is wrong with them is said then."""
+        """Decodes the slices before the run begins, so that errors in them appear then."""
         if distributed.is_main():
-            self._opened(encoder)
+            self._slices(encoder)
 
     def _scores(self, encoder: nn.Module) -> list[tuple[str, float]]:
         with torch.random.fork_rng(devices=[]):
-            preparation, *slices = self._opened(encoder)
-            train, test = (part.features(encoder, preparation) for part in slices)
+            train, test = (part.features(encoder) for part in self._slices(encoder))
             return [(f"probe/{name}", probes[name]().fit(train).score(test)["accuracy"]) for name in self.probes]
 
-    def _opened(self, encoder: nn.Module) -> tuple[Preparation, Slice, Slice]:
-        size = getattr(encoder, "image_size", None)
-        if not isinstance(size, tuple):
+    def _slices(self, encoder: nn.Module) -> tuple[Slice, Slice]:
+        if not isinstance(encoder, HasImageSize) or not isinstance(encoder.image_size, tuple):
             raise BadInput("the monitor probe needs an encoder with an image size; switch it off: monitors.probe=off")
-        return _opened(self.task, size, self.num_train, self.num_test)
+        return _slices(self.task, encoder.image_size, self.num_train, self.num_test)
 
 
 @lru_cache(maxsize=1)
-def _opened(task: str, image_size: tuple[int, int], num_train: int, num_test: int) -> tuple[Preparation, Slice, Slice]:
-    """Decoded at the first call and kept for the rest of the run."""
-    found = open_task(task, image_size=image_size, num_train=num_train, num_test=num_test)
-    preparation = found.definition.preparation(image_size)
-    return preparation, _decoded(found.train, preparation), _decoded(found.test, preparation)
-
-
-def _decoded(part: Labelled, preparation: Preparation) -> Slice:
-    pictures = preparation.pictures(part.source)
-    chunks = [chunk.tolist() for chunk in part.index.split(features.BATCH_SIZE)]
-    return Slice(tuple(pictures.batches(chunks)), part)
+def _slices(name: str, image_size: tuple[int, int], num_train: int, num_test: int) -> tuple[Slice, Slice]:
+    """Decoded at the first call and held for the rest of the run."""
+    task = open_task(name, image_size=image_size, num_train=num_train, num_test=num_test)
+    crops = (task.definition.preparation(image_size),)
+    train, test = (
+        Slice(tuple(features.crops(open_images(part.source, crops), part.index)), part.labels)
+        for part in (task.train, task.test)
+    )
+    return train, test

@@ -1,7 +1,7 @@
-"""Where things stand in scene number i of `scenes`: a pure function of (seed, i), drawn for many scenes at once.
+"""Where the objects of scene number i of `scenes` are: a pure function of (seed, i), drawn for many scenes at once.
 
-What stands in a scene and how the camera looks at it is drawn once; only sizes and places are drawn again until every
-object is in the frame, free of the others and visible – so the number of objects stays uniform, easy to place or not.
+Objects and camera are drawn once; only sizes and positions are drawn again until every object is in the frame, free of the
+others and visible. So the number of objects stays uniform, whether they are easy to place or not.
 """
 
 from dataclasses import dataclass, replace
@@ -28,13 +28,13 @@ from openjepa.data.sources.scenes.world import (
 
 MIN_OBJECTS = 3  # 3 to 10, as in CLEVR
 RADII = np.array([0.44, 0.6, 0.78], np.float32)
-GAP = 0.1  # between the ground discs of two objects; CLEVR keeps 0.25, but its objects fill less of the picture
-FIELD = 3.1  # objects stand within a disc of this radius
-NUM_TRIES = 24  # places tried for each object before the whole scene is drawn again
+GAP = 0.1  # between the ground discs of two objects; CLEVR has 0.25, but its objects fill less of the image
+FIELD = 3.1  # objects are within a disc of this radius
+NUM_TRIES = 24  # positions tried for each object before the whole scene is drawn again
 CHUNK = 256  # scenes at a time, to stay in the cache
 
-JUDGE = Raster(48, 48)  # visibility is judged at one size, so that labels do not depend on the picture's
-# CLEVR's generator asks for 200 pixels of 320 × 240, 0.26 %; our pictures are small and need 0.43 %: 18 of 64 × 64.
+JUDGE = Raster(48, 48)  # visibility is judged at one size, so that labels do not depend on the image's
+# CLEVR's generator requires 200 pixels of 320 × 240, 0.26 %; our images are small and need 0.43 %: 18 of 64 × 64.
 MIN_VISIBLE = 10
 
 
@@ -61,13 +61,17 @@ def _layout(seed: int, numbers: Words) -> Layout:
         seen = visible_pixels(some)
         is_good = is_placed & ((seen >= MIN_VISIBLE) | ~some.is_used()).all(axis=1)
         done = pending[is_good]
-        world.radius[done], world.place[done], visible[done] = some.radius[is_good], some.place[is_good], seen[is_good]
+        world.radius[done], world.position[done], visible[done] = (
+            some.radius[is_good],
+            some.position[is_good],
+            seen[is_good],
+        )
         pending, attempt = pending[~is_good], attempt + 1
     return Layout(world, visible)
 
 
 def _furnish(seed: int, numbers: Words) -> World:
-    """Everything but sizes and places, which stay zero."""
+    """Everything but sizes and positions, which stay zero."""
     num_objects = _choice(draw(seed, "number", numbers, 1)[:, 0], MAX_OBJECTS - MIN_OBJECTS + 1) + MIN_OBJECTS  # [S]
     things = draw(seed, "objects", numbers, 4 * MAX_OBJECTS).reshape(-1, 4, MAX_OBJECTS)
     eye, tilt = _camera(draw(seed, "camera", numbers, 4))
@@ -77,7 +81,7 @@ def _furnish(seed: int, numbers: Words) -> World:
         colour=_choice(things[:, 1], len(COLOURS)),
         is_metal=_choice(things[:, 2], len(MATERIALS)),
         radius=np.zeros(things.shape[::2], np.float32),
-        place=np.zeros((*things.shape[::2], 2), np.float32),
+        position=np.zeros((*things.shape[::2], 2), np.float32),
         turn=_direction(things[:, 3] * 0.4142),  # 0 to 90°
         eye=eye,
         tilt=tilt,
@@ -114,23 +118,23 @@ def _light(uniform: Floats) -> Floats:
 
 
 def _place(world: World, seed: int, numbers: Words, attempt: int) -> tuple[World, Bools]:
-    """The same scenes with sizes and places, and did all objects find one? [S]"""
-    drawn = draw(seed, "places", numbers, MAX_OBJECTS * (1 + 2 * NUM_TRIES), attempt)
-    radius = RADII[_choice(drawn[:, :MAX_OBJECTS], len(RADII))]
-    # Large ones first: they are the hardest to place. Unused places come last.
+    """The same scenes with sizes and positions, and did all objects fit? [S]"""
+    draws = draw(seed, "places", numbers, MAX_OBJECTS * (1 + 2 * NUM_TRIES), attempt)
+    radius = RADII[_choice(draws[:, :MAX_OBJECTS], len(RADII))]
+    # Large ones first: they are the hardest to place. Unused slots come last.
     world = replace(world, radius=-np.sort(-np.where(world.is_used(), radius, 0), axis=1))
-    spots = (drawn[:, MAX_OBJECTS:].reshape(-1, MAX_OBJECTS, NUM_TRIES, 2) * 2 - 1) * FIELD
+    spots = (draws[:, MAX_OBJECTS:].reshape(-1, MAX_OBJECTS, NUM_TRIES, 2) * 2 - 1) * FIELD
     is_free = _is_in_field(spots) & _is_in_frame(world, spots)  # [S, 10, C]
     for slot in range(MAX_OBJECTS):
         is_free[:, slot] &= _is_clear(world, spots[:, slot], slot)
         chosen = is_free[:, slot].argmax(axis=1)  # the first that is free
-        world.place[:, slot] = spots[np.arange(len(spots)), slot, chosen]
+        world.position[:, slot] = spots[np.arange(len(spots)), slot, chosen]
     return world, np.all(is_free.any(axis=2) | ~world.is_used(), axis=1)
 
 
 def _is_clear(world: World, spots: Floats, slot: int) -> Bools:
     """Would an object at these spots keep its distance from those in earlier slots? [S, C, 2] -> [S, C]"""
-    away = spots[:, :, None] - world.place[:, None, :slot]  # [S, C, slot, 2]
+    away = spots[:, :, None] - world.position[:, None, :slot]  # [S, C, slot, 2]
     apart = world.radius[:, slot, None] + world.radius[:, :slot] + GAP  # [S, slot]
     return (away[..., 0] ** 2 + away[..., 1] ** 2 > (apart * apart)[:, None]).all(axis=2)
 
@@ -142,7 +146,7 @@ def _is_in_field(spots: Floats) -> Bools:
 
 
 def _is_in_frame(world: World, spots: Floats) -> Bools:
-    """Is the whole object in the picture? [S, 10, C, 2] -> [S, 10, C]"""
+    """Is the whole object in the image? [S, 10, C, 2] -> [S, 10, C]"""
     radius = np.broadcast_to(world.radius[:, :, None], spots.shape[:3])
     points = np.concatenate([spots, radius[..., None]], axis=3)  # a sphere of that radius on the ground
     right, up, depth = project(points, world.eye[:, None, None], world.tilt[:, None, None])

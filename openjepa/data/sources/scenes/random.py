@@ -1,6 +1,6 @@
 """Random numbers of `scenes`, as a pure function of (seed, purpose, number of the scene), for many scenes at once.
 
-A generator draws one after the other; a hash of a counter can be asked for any number of any scene, in any order.
+A generator draws one after the other; a hash of a counter gives any number of any scene, in any order.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Pixels on the screen of `scenes`, and boxes of pixels as rows of spans.
 
 An object or a shadow is worked out only for the pixels of its own box, all boxes of all scenes in one array, and what
-does not change along a line of the picture is computed once a span.
+does not change along a line of the image is computed once a span.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from openjepa.data.sources.scenes.world import Floats, Ints
 
-VIEW = 0.35  # the shorter side of a picture spans ±VIEW at depth 1; a longer side only sees more ground
+VIEW = 0.35  # the shorter side of an image spans ±VIEW at depth 1; a longer side only sees more ground
 
 
 @dataclass(frozen=True)
 class Raster:
-    """Pixels of a picture and where they are on the screen."""
+    """Pixels of an image and where they are on the screen."""
 
     height: int
     width: int
@@ -32,7 +32,7 @@ class Raster:
         return (np.float32(self.height / 2 - 0.5) - row.astype(np.float32)) * self.pitch
 
     def columns(self, left: Floats, right: Floats) -> tuple[Ints, Ints]:
-        """Screen positions [O] -> the first column and the one after the last whose centres lie between them."""
+        """Screen positions [O] -> the first column and the one after the last whose centres are between them."""
         return _between(left / self.pitch + self.width / 2, right / self.pitch + self.width / 2, self.width)
 
     def lines(self, bottom: Floats, top: Floats) -> tuple[Ints, Ints]:

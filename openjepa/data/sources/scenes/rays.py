@@ -31,7 +31,7 @@ class Hits:
 
 
 def first_hits(things: Objects, raster: Raster, scratch: Words) -> Hits:
-    """What every pixel sees first. `scratch` has a place for each pixel of all scenes and may hold anything."""
+    """What every pixel sees first. `scratch` has an element for each pixel of all scenes and may hold anything."""
     is_cube = things.shape == CUBE
     parts = [
         _hits(things, np.flatnonzero(~is_cube), _cut_round, raster),
@@ -47,7 +47,7 @@ def first_hits(things: Objects, raster: Raster, scratch: Words) -> Hits:
 
 
 def _hits(things: Objects, chosen: Ints, cut: Cut, raster: Raster) -> Hits:
-    """Hits of some objects, whether or not something stands before them."""
+    """Hits of some objects, whether or not something hides them."""
     some = things.rows(chosen)
     boxes = _boxes(some, raster)
     x, y = raster.x(boxes.column), raster.y(boxes.row)  # [F], [R]
@@ -111,7 +111,7 @@ def _slab(eye: Floats, direction: Floats, half: Floats | np.float32) -> tuple[Fl
 
 
 def sphere_extent(side: Floats, depth: Floats, radius: Floats) -> tuple[Floats, Floats]:
-    """Where the picture of a sphere begins and ends along one screen axis: the two tangents from the eye."""
+    """Where the image of a sphere begins and ends along one screen axis: the two tangents from the eye."""
     reach = radius * np.sqrt(side * side + depth * depth - radius * radius)
     scale = 1 / (depth * depth - radius * radius)
     return (side * depth - reach) * scale, (side * depth + reach) * scale

@@ -22,15 +22,15 @@ WIDEST_SHADOW = 1.35  # in radii, with its soft edge
 
 
 def paint(world: World, numbers: Words, *, seed: int, height: int, width: int) -> NDArray[np.uint8]:
-    """Scenes [S] -> pictures [S, 3, h, w]. The numbers of the scenes choose their noise."""
-    pictures = np.empty((len(numbers), 3, height, width), np.uint8)
+    """Scenes [S] -> images [S, 3, h, w]. The numbers of the scenes choose their noise."""
+    images = np.empty((len(numbers), 3, height, width), np.uint8)
     step = max(1, CHUNK_PIXELS // (height * width))
     scratch = np.empty(min(step, len(numbers)) * height * width * RAYS**2, np.uint64)
     for begin in range(0, len(numbers), step):
         rows = slice(begin, begin + step)
         light = _light(world.rows(rows), Raster(height, width), scratch)
-        pictures[rows] = _expose(light, words(seed, "noise", numbers[rows], -(-3 * height * width // 4)))
-    return pictures
+        images[rows] = _expose(light, words(seed, "noise", numbers[rows], -(-3 * height * width // 4)))
+    return images
 
 
 def _light(world: World, raster: Raster, scratch: Words) -> Floats:
@@ -48,7 +48,7 @@ def _light(world: World, raster: Raster, scratch: Words) -> Floats:
 
 
 def _coarse(pixel: Ints, fine: Raster) -> Ints:
-    """The pixel of the picture that contains each fine one: [V] -> [V]"""
+    """The pixel of the image that contains each fine one: [V] -> [V]"""
     line, column = np.divmod(pixel, fine.width)
     return line // RAYS * (fine.width // RAYS) + column // RAYS
 
@@ -76,9 +76,9 @@ def _ground(world: World, things: Objects, raster: Raster) -> Floats:
 
 
 def _ground_line(eye: Floats, tilt: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Where a line of the picture meets the ground: its y in the world, and its depth. Eyes [..., 3], tilts [..., 2]"""
+    """Where a line of the image meets the ground: its y in the world, and its depth. Eyes [..., 3], tilts [..., 2]"""
     cosine, sine = tilt[..., 0], tilt[..., 1]
-    # Near the horizon, which only tall pictures reach, the ground gives way to a wall.
+    # Near the horizon, which only tall images reach, the ground gives way to a wall.
     depth = eye[..., 2] / np.maximum(sine - y * cosine, 0.15)
     return eye[..., 1] + depth * (cosine + y * sine), depth
 
@@ -88,7 +88,7 @@ def _shadows(world: World, things: Objects, raster: Raster) -> Floats:
     begin, end, _, _ = SHADOW[things.shape].T  # [O]
     light, height = world.light[things.scene], 2 * things.radius * HALF_HEIGHT[things.shape]
     fall = -light[:, :2] / light[:, 2:] * height[:, None]  # [O, 2] from the foot to the shadow of the top
-    start, way = things.place + fall * begin[:, None], fall * (end - begin)[:, None]
+    start, way = things.position + fall * begin[:, None], fall * (end - begin)[:, None]
     eye = world.eye[things.scene]
     boxes = _shadow_boxes(eye, things, start, start + way, raster)
     item = boxes.item  # [R]
@@ -103,7 +103,7 @@ def _shadows(world: World, things: Objects, raster: Raster) -> Floats:
 
 
 def _band_cover(things: Objects, boxes: Spans, right: Floats, away: Floats, way: Floats) -> Floats:
-    """How dark the band's shadow is at points given from where it starts: [F], [F] -> [F]"""
+    """How dark the band's shadow is at points relative to where it starts: [F], [F] -> [F]"""
     item = boxes.item
     way_x, way_y = boxes.spread(way[item, 0]), boxes.spread(way[item, 1])
     inverse = (1 / (way[:, 0] ** 2 + way[:, 1] ** 2))[item]

@@ -1,7 +1,7 @@
-"""`scenes`: an endless CLEVR-like world that needs no download. Picture i is a pure function of (seed, i, size).
+"""`scenes`: an endless CLEVR-like world that needs no download. Image i is a pure function of (seed, i, size).
 
 CLEVR (Johnson et al. 2017) gave the idea, VTAB (Zhai et al. 2019) the tasks of counting and of telling the distance.
-Whole batches are far faster than single pictures: 0.5 ms a picture at 64 × 64 from `render`, 3 ms from `[index]`.
+Whole batches are far faster than single images: 0.5 ms per image at 64 × 64 from `render`, 3 ms from `[index]`.
 """
 
 import itertools
@@ -29,7 +29,7 @@ from openjepa.data.sources.scenes.world import (
     World,
 )
 
-VERSION = 1  # raise it whenever a picture or a label changes: runs refuse to resume on other data
+VERSION = 1  # raise it whenever an image or a label changes: runs refuse to resume on other data
 DEFAULT_SIZES = {"train": 20_000, "test": 4_000}
 # The splits are parts of the same endless row of scenes, so far apart that they never meet.
 FIRST = {"train": 0, "test": 2 * 10**9}
@@ -74,14 +74,14 @@ class Scenes:
         return Sample(images[0], {name: int(values[0]) for name, values in labels.items()})
 
     def render(self, indices: Sequence[int]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Pictures [S, 3, h, w] uint8 and their labels, each [S] int64."""
+        """Images [S, 3, h, w] uint8 and their labels, each [S] int64."""
         numbers = self._numbers(indices)
         scenes = layout(self.seed, numbers)
         images = paint(scenes.world, numbers, seed=self.seed, height=self.size[0], width=self.size[1])
         return torch.from_numpy(images), _labels(scenes)
 
     def labels(self, indices: Sequence[int]) -> dict[str, Tensor]:
-        """The labels alone, each [S] int64; about five times faster than with the pictures."""
+        """The labels alone, each [S] int64; about five times faster than with the images."""
         return _labels(layout(self.seed, self._numbers(indices)))
 
     def all_labels(self) -> dict[str, Tensor]:
@@ -92,15 +92,15 @@ class Scenes:
         return f"scenes v{VERSION}, seed {self.seed}, {self.num_images} from {self.first}, {height}×{width}"
 
     def identity(self, index: int) -> str:
-        """What makes a scene what it is, without drawing it; the same scene in another size is still that scene."""
+        """What makes a scene what it is, without rendering it; the same scene in another size is still that scene."""
         return f"scenes v{VERSION}, seed {self.seed}, number {self.first + index}"
 
     def _numbers(self, indices: Sequence[int]) -> Words:
-        """Places in this source [S] -> numbers of scenes [S]."""
-        places = np.asarray(indices, dtype=np.int64)
-        if places.size and not 0 <= places.min() <= places.max() < self.num_images:
-            raise IndexError(f"scenes has images 0 to {self.num_images - 1}, not {places.min()} to {places.max()}")
-        return (places + self.first).astype(np.uint64)
+        """Indices in this source [S] -> numbers of scenes [S]."""
+        numbers = np.asarray(indices, dtype=np.int64)
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < self.num_images:
+            raise IndexError(f"scenes has images 0 to {self.num_images - 1}, not {numbers.min()} to {numbers.max()}")
+        return (numbers + self.first).astype(np.uint64)
 
 
 def _labels(scenes: Layout) -> dict[str, Tensor]:
@@ -118,7 +118,7 @@ def _labels(scenes: Layout) -> dict[str, Tensor]:
 
 def nearest_distance(world: World) -> Floats:
     """[S]: from the camera to the centre of the nearest object."""
-    x, y = (world.eye[:, None, axis] - world.place[:, :, axis] for axis in range(2))  # [S, 10]
+    x, y = (world.eye[:, None, axis] - world.position[:, :, axis] for axis in range(2))  # [S, 10]
     z = world.eye[:, None, 2] - world.radius * HALF_HEIGHT[world.shape]
     distance = np.sqrt(x * x + y * y + z * z)
     return np.where(world.is_used(), distance, np.float32(np.inf)).min(axis=1)

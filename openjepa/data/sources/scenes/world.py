@@ -1,7 +1,7 @@
 """What a scene of `scenes` is made of: unit shapes standing on the ground, a camera and a light.
 
 Here and in the other scenes_* files only + − × ÷ and √ touch the numbers: IEEE defines their results exactly, so a
-picture is the same alone, in any batch and on any machine (sines, powers and matrix products are not).
+image is the same alone, in any batch and on any machine (sines, powers and matrix products are not).
 """
 
 from dataclasses import dataclass, fields
@@ -21,8 +21,8 @@ MATERIALS = ("matte", "metal")
 
 SHAPES = ("sphere", "cube", "cylinder", "cone")
 SPHERE, CUBE, CYLINDER, CONE = range(4)
-# The unit shapes, in the order above, centred on the origin. All stand on a ground disc of about radius 1, and their
-# areas on screen are close, so that the largest object of a picture may well have any shape.
+# The unit shapes, in the order above, centred on the origin. All are on a ground disc of about radius 1, and their
+# areas on screen are close, so that the largest object of an image may have any shape.
 HALF_HEIGHT = np.array([1.0, 0.69, 0.81, 1.15], np.float32)
 BASE = np.array([1.0, 0.69, 0.81, 1.03], np.float32)  # radius of the round ones, half a side of the cube
 BOUND = np.array([1.0, 1.2, 1.15, 1.55], np.float32)  # a sphere around the centre that contains the shape
@@ -43,12 +43,12 @@ QUADRIC = np.array(
 class World:
     """S scenes of up to 10 objects: x to the right, y away from the camera, z up; the ground is z = 0."""
 
-    num_objects: Ints  # [S]; the first so many places of a row are in use
+    num_objects: Ints  # [S]; so many slots at the start of a row are in use
     shape: Ints  # [S, 10]
     colour: Ints  # [S, 10]
     is_metal: Ints  # [S, 10] 0 or 1
     radius: Floats  # [S, 10]
-    place: Floats  # [S, 10, 2] where on the ground
+    position: Floats  # [S, 10, 2] where on the ground
     turn: Floats  # [S, 10, 2] cosine and sine of the turn about the vertical
     eye: Floats  # [S, 3] where the camera is
     tilt: Floats  # [S, 2] cosine and sine of the angle by which it looks down
@@ -75,7 +75,7 @@ class Objects:
     slot: Ints  # [O]
     shape: Ints  # [O]
     radius: Floats  # [O]
-    place: Floats  # [O, 2]
+    position: Floats  # [O, 2]
     turn: Floats  # [O, 2]; a round object counts as not turned
     tilt: Floats  # [O, 2]
     eye: Floats  # [O, 3] in the own frame, in units of the radius
@@ -87,14 +87,14 @@ class Objects:
 
 def objects(world: World) -> Objects:
     scene, slot = np.nonzero(world.is_used())  # [O]
-    shape, radius, place = world.shape[scene, slot], world.radius[scene, slot], world.place[scene, slot]
+    shape, radius, position = world.shape[scene, slot], world.radius[scene, slot], world.position[scene, slot]
     turn = np.where((shape == CUBE)[:, None], world.turn[scene, slot], np.array([1, 0], np.float32))  # [O, 2]
     eye, tilt, height = world.eye[scene], world.tilt[scene], radius * HALF_HEIGHT[shape]
-    centre = project(np.concatenate([place, height[:, None]], axis=1), eye, tilt)
-    x, y = eye[:, 0] - place[:, 0], eye[:, 1] - place[:, 1]
+    centre = project(np.concatenate([position, height[:, None]], axis=1), eye, tilt)
+    x, y = eye[:, 0] - position[:, 0], eye[:, 1] - position[:, 1]
     own_x, own_y = turn[:, 0] * x + turn[:, 1] * y, turn[:, 0] * y - turn[:, 1] * x
     own_eye = np.stack([own_x, own_y, eye[:, 2] - height], axis=1) / radius[:, None]  # [O, 3]
-    return Objects(scene, slot, shape, radius, place, turn, tilt, own_eye, np.stack(centre, axis=1))
+    return Objects(scene, slot, shape, radius, position, turn, tilt, own_eye, np.stack(centre, axis=1))
 
 
 def project(points: Floats, eye: Floats, tilt: Floats) -> tuple[Floats, Floats, Floats]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from openjepa.machine import distributed
 from openjepa.machine.precision import full_precision
+from openjepa.nn.whitening import whitening
 
 Kind = Literal["position", "whiten"]
 MOMENTUM = 0.99  # forgets in about 100 steps; a first guess, not tuned
@@ -65,7 +66,7 @@ class Centring(nn.Module):
             self.covariance.lerp_(self._taken(self.new_covariance) - drift.T @ drift / len(drift), weight)
             is_due = index < REFRESH or index % REFRESH == 0
             if is_due and self.covariance.isfinite().all():  # else the loop will say what is wrong, in words
-                self.whitener.copy_(inverse_root(self.covariance))
+                self.whitener.copy_(whitening(self.covariance, relative_ridge=RIDGE, is_symmetric=True))
         self.num_new = 0
 
     def _taken(self, new: Tensor) -> Tensor:
@@ -73,10 +74,3 @@ class Centring(nn.Module):
         taken = distributed.mean(new / self.num_new)
         new.zero_()
         return taken
-
-
-def inverse_root(covariance: Tensor) -> Tensor:
-    """[D, D] -> [D, D]: (covariance + ridge)^(-1/2), in double precision, for it amplifies small numbers."""
-    spread, directions = torch.linalg.eigh(covariance.double())
-    scale = (spread.clamp(min=0) + RIDGE * spread.mean()).rsqrt()
-    return (directions * scale @ directions.T).to(covariance.dtype)

@@ -15,6 +15,7 @@ from torch import Tensor
 from openjepa.core.config import Above, Positive
 from openjepa.core.contracts import Probe, probes
 from openjepa.core.types import Features
+from openjepa.nn.whitening import whitening
 
 RIDGE = 1e-3  # of the mean spread; a hundred times that was worse (38 instead of 42 %)
 CHUNK_NUMBERS = 2**25  # similarities in memory at a time: 128 MB, however large the training set is
@@ -33,7 +34,8 @@ class NearestNeighbours(Probe):
     def fit(self, train: Features) -> Self:
         if self.whiten:
             self._mean = train.vectors.mean(dim=0)
-            self._scale = whitening(train.vectors - self._mean)
+            centred = train.vectors - self._mean
+            self._scale = whitening(centred.T @ centred / len(centred), relative_ridge=RIDGE).to(centred.dtype)
         self._train = Features(self._on_sphere(train.vectors), train.labels)
         return self
 
@@ -55,11 +57,3 @@ class NearestNeighbours(Probe):
         votes = torch.zeros(len(queries), num_classes)
         votes.scatter_add_(1, self._train.labels[nearest], (similarity / self.temperature).exp())
         return votes.argmax(dim=1)
-
-
-def whitening(centred: Tensor) -> Tensor:
-    """[S, D] -> [D, D]: the map after which all directions spread alike; those with almost no spread stay small."""
-    covariance = centred.T @ centred / len(centred)
-    spread, directions = torch.linalg.eigh(covariance.double())
-    floor = RIDGE * spread.mean()
-    return (directions * (spread.clamp(min=0) + floor).rsqrt()).to(centred.dtype)

@@ -18,6 +18,7 @@ from openjepa.core.config import Above, Positive
 from openjepa.core.contracts import Probe, probes
 from openjepa.core.types import Features
 from openjepa.data import splits
+from openjepa.nn.whitening import whitening
 
 STRENGTHS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)  # of the penalty, beside the mean loss per image
 USUAL = 1e-2  # where there are too few labels to choose
@@ -124,8 +125,7 @@ def well_conditioned(x: Tensor, strength: float) -> Tensor:
     A few loud directions hold most of the spread of an encoder's features; in plain coordinates L-BFGS was not there after
     300 steps, in these after 50 (docs/log.md, 2026-11-16). The loss bends by p·(1 − p) of the spread, about a tenth.
     """
-    spread, directions = torch.linalg.eigh((x.T @ x).double() / len(x))
-    return (directions * (CURVATURE * spread.clamp(min=0) + strength).rsqrt()).float()
+    return whitening(CURVATURE * (x.T @ x).double() / len(x), ridge=strength).float()
 
 
 def _same_bias(weight: Tensor, columns: Tensor) -> Tensor:

@@ -246,6 +246,13 @@ class HasPatchSize(Protocol):
 
 
 @runtime_checkable
+class ResetsParameters(Protocol):
+    """A network that can draw new weights, as torch's own layers can."""
+
+    def reset_parameters(self) -> None: ...
+
+
+@runtime_checkable
 class ChecksItself(Protocol):
     """A monitor that needs something of its own, such as labelled images, and can say before the run what is missing."""
 

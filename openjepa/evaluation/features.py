@@ -11,18 +11,7 @@ from openjepa.data.crops.evaluation import Preparation
 from openjepa.evaluation import encoders
 from openjepa.machine.progress import Track
 
-PIXEL_SIDE = 32  # raw pixels of larger pictures are shrunk to this side, so that the floor stays a few thousand numbers
 BATCH_SIZE = 128
-
-
-class RawPixels(nn.Module):
-    """The floor: a representation that learned nothing."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        """[B, 3, h, w] -> [B, 3·h·w]"""
-        if max(images.shape[2:]) > PIXEL_SIDE:
-            images = nn.functional.interpolate(images, size=(PIXEL_SIDE, PIXEL_SIDE), mode="area")
-        return images.flatten(1)
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from openjepa.core.errors import BadInput
 from openjepa.data.batches.from_arrays import Pictures
 from openjepa.data.crops import batched
 from openjepa.data.open import open_source
-from openjepa.runs import metrics
-from openjepa.runs import scores as score
+from openjepa.runs import metrics, scores
 from openjepa.runs.directory import RunFolder
+from openjepa.runs.scores import Score
 
 SEED = 0  # every choice of the report: two reports of one run are the same
 CHUNK = 64  # pictures decoded at a time
@@ -32,7 +32,7 @@ class Record:
     config: Config
     provenance: dict[str, Any]
     metrics: list[dict[str, Any]]
-    scores: list[dict[str, Any]]  # rows of app.evaluate.Score
+    scores: list[Score]
     broken: list[dict[str, Any]]  # path and reason
 
     @property
@@ -56,7 +56,7 @@ def read(folder: RunFolder) -> Record:
         config=configs.load(settings.read(folder.config)),
         provenance=_json(folder.provenance) if folder.provenance.exists() else {},
         metrics=metrics.read(folder.metrics),
-        scores=[row for path in sorted(folder.evals.glob("*.json")) for row in score.read(path)],
+        scores=[row for path in sorted(folder.evals.glob("*.json")) for row in scores.read(path)],
         broken=metrics.read(folder.broken),
     )
 

@@ -9,7 +9,7 @@ from openjepa.report.figures import race
 from openjepa.report.page import Section, figure_html, page, paragraph, table
 from openjepa.studies import table as study_table
 from openjepa.studies.results import Row
-from openjepa.studies.study import Study, as_asked
+from openjepa.studies.study import Study
 
 
 def render(study: Study, rows: Sequence[Row], *, command: str) -> str:
@@ -40,7 +40,7 @@ def _race(rows: Sequence[Row]) -> list[Section]:
 
 
 def _question(study: Study) -> Section:
-    text = yaml.safe_dump(as_asked(study), sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(study.as_dict(), sort_keys=False, allow_unicode=True)
     return Section(
         "question", "What was asked", f"<details><summary>study.yaml</summary><pre>{escape(text)}</pre></details>"
     )

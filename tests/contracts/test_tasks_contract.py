@@ -26,7 +26,7 @@ def test_a_task_names_a_source_and_probes_that_exist(name: str) -> None:
     assert definition.source in sources and definition.about and definition.probes
     assert all(probe in probes for probe in definition.probes)
     assert schema.resolve(Linear, definition.linear, where=name)
-    assert definition.is_embedded or definition.places or name == "folder"
+    assert definition.is_embedded or definition.folders or name == "folder"
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -1,5 +1,6 @@
 """Whole evaluations on small made-up pictures: floors, counts, intervals, leaks, caches, files."""
 
+import dataclasses
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,9 +14,10 @@ from torch import Tensor, nn
 import openjepa
 from openjepa.core.errors import BadInput, OpenJepaError
 from openjepa.data.crops import batched
-from openjepa.evaluation import candidate, feature_cache, features
-from openjepa.evaluation import run as evaluation
+from openjepa.evaluation import feature_cache, features
+from openjepa.evaluation.probes.baselines import random_like
 from openjepa.evaluation.probes.logistic import Logistic
+from openjepa.evaluation.request import Request
 from openjepa.models.sizes import SIZES
 from openjepa.models.vit import VisionTransformer
 from openjepa.runs import scores as scores_file
@@ -141,7 +143,7 @@ def test_the_baseline_of_a_foreign_module_has_new_weights_and_leaves_the_module_
     module = Both()
     before = [parameter.clone() for parameter in module.parameters()]
     state = torch.get_rng_state()
-    fresh, again = candidate.random_like(module), candidate.random_like(module)
+    fresh, again = random_like(module), random_like(module)
     assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
     for (name, old), new, same in zip(module.named_parameters(), fresh.parameters(), again.parameters(), strict=True):
         # A scale of ones is where it started: noise in its place would cripple the baseline.
@@ -245,7 +247,7 @@ def test_test_pictures_among_the_training_pictures_are_counted_and_warned_of(tmp
     np.savez(tmp_path / "leak.npz", x_train=x, y_train=y, x_test=a, y_test=b)
     score = openjepa.evaluate(Quarters(), str(tmp_path / "leak.npz"), probe="knn")[-1]
     assert score.leaks["training"] == 3
-    assert "warning: 3 of 40 test pictures" in capsys.readouterr().err
+    assert "warning: 3 of 40 test images" in capsys.readouterr().err
     silent = openjepa.evaluate(Quarters(), str(tmp_path / "leak.npz"), probe="knn", checks_leaks=False)[-1]
     assert silent.leaks["training"] is None and "warning" not in capsys.readouterr().err
 
@@ -365,9 +367,34 @@ def test_views_are_for_the_linear_probe_of_encoders_and_work_with_a_budget(data:
 def test_two_processes_may_keep_scores_at_once(tmp_path: Path) -> None:
     folder = scores_file.RunFolder(tmp_path)
     with ThreadPoolExecutor(4) as pool:
-        rows = [Score("t", f"probe{number}", TRAINED, 0.5, (0.4, 0.6), 0.1, weights="w") for number in range(40)]
-        list(pool.map(lambda row: scores_file.store(folder, [row]), rows))
+        rows = [row(probe=f"probe{number}", weights="w") for number in range(40)]
+        list(pool.map(lambda score: scores_file.store(folder, [score]), rows))
     assert len(read(scores_file.file_of(folder, "t"))) == 40
+
+
+def test_a_score_comes_back_from_disk_as_it_was(tmp_path: Path) -> None:
+    score = row(gain=0.1, gain_interval=(-0.1, 0.3), seeds=(0, 1), spread=0.02, protocol={"about": "x"}, labels="1%")
+    scores_file.store(scores_file.RunFolder(tmp_path), [score])
+    assert read(scores_file.file_of(scores_file.RunFolder(tmp_path), "t")) == [score]
+
+
+def test_rows_of_other_versions_load(tmp_path: Path) -> None:
+    """A missing key gets its default, an unknown one is ignored."""
+    old = {"task": "t", "probe": "knn", "representation": "trained", "accuracy": 0.5, "chance": 0.1, "colour": "red"}
+    (tmp_path / "x.json").write_text(json.dumps([{**old, "spread": None, "leaks": None}]))
+    (score,) = read(tmp_path / "x.json")
+    assert (score.interval, score.labels, score.seeds, score.leaks) == (None, "all", (0,), {})
+    assert score.text == "50.0" and score.gain_text == "–"
+
+
+def test_a_score_is_written_with_spread_and_interval() -> None:
+    score = row(spread=0.012, gain=0.05, gain_interval=(-0.01, 0.11))
+    assert score.text == "50.0 ± 1.2 [40.0, 60.0]" and score.gain_text == "+5.0 [-1.0, +11.0]"
+
+
+def row(**changes: object) -> Score:
+    values = {"task": "t", "probe": "knn", "representation": TRAINED, "accuracy": 0.5, "interval": (0.4, 0.6)}
+    return Score(**{**values, "chance": 0.1, **changes})  # type: ignore[arg-type]
 
 
 def test_rows_that_are_no_scores_are_passed_over(tmp_path: Path) -> None:
@@ -380,7 +407,9 @@ def test_rows_that_are_no_scores_are_passed_over(tmp_path: Path) -> None:
 def test_scores_that_cannot_be_kept_are_returned_with_a_warning(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    monkeypatch.setattr(evaluation, "store", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        "openjepa.evaluation.evaluate.store", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
     assert openjepa.evaluate(run, "scenes-count", probe="knn", **SMALL)
     assert "No space left on device" in capsys.readouterr().err
 
@@ -406,9 +435,9 @@ def test_scores_of_a_run_are_kept_and_new_ones_stand_beside_old_ones(run: Path) 
     openjepa.evaluate(run, "scenes-count", probe="logistic", labels="2/class", **SMALL)
     openjepa.evaluate(run, "scenes-count", probe="knn", **SMALL)
     rows = read(run / "evals" / "scenes-count.json")
-    kinds = [(row["probe"], row["labels"], row["representation"]) for row in rows]
+    kinds = [(row.probe, row.labels, row.representation) for row in rows]
     assert len(kinds) == len(set(kinds)) == 9
-    assert rows[0]["leaks"] == {"training": 0, "pretraining": 0, "reason": ""}
+    assert rows[0].leaks == {"training": 0, "pretraining": 0, "reason": ""}
 
 
 def test_scores_of_other_weights_go(run: Path) -> None:
@@ -421,14 +450,14 @@ def test_scores_of_other_weights_go(run: Path) -> None:
         )
     )
     openjepa.evaluate(run, "scenes-dist", probe="logistic", **SMALL)
-    assert {row["probe"] for row in read(path)} == {"logistic"}
+    assert {row.probe for row in read(path)} == {"logistic"}
 
 
 def test_a_damaged_file_of_scores_is_said_before_any_work(run: Path) -> None:
     path = run / "evals" / "scenes-shape.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text('[{"task"')
-    with pytest.raises(BadInput, match="scenes-shape.json cannot be read .*; mend or delete it, then evaluate again"):
+    with pytest.raises(BadInput, match="scenes-shape.json cannot be read .*; fix or delete it, then evaluate again"):
         openjepa.evaluate(run, "scenes-shape", probe="knn", **SMALL)
     path.unlink()
 
@@ -465,7 +494,7 @@ def test_pictures_seen_in_pretraining_are_counted(tmp_path: Path, capsys) -> Non
     openjepa.pretrain(settings, tmp_path / "run")
     score = openjepa.evaluate(tmp_path / "run", str(tmp_path / "pictures"), probe="knn")[-1]
     assert score.leaks == {"training": 0, "pretraining": 8, "reason": ""}
-    assert "8 of 8 test pictures" in capsys.readouterr().err
+    assert "8 of 8 test images" in capsys.readouterr().err
     (tmp_path / "pictures").rename(tmp_path / "moved")
     score = openjepa.evaluate(tmp_path / "run", str(tmp_path / "moved"), probe="knn")[-1]
     assert score.leaks["pretraining"] is None and "cannot be opened" in score.leaks["reason"]
@@ -499,7 +528,7 @@ def test_all_means_every_task_whose_data_are_at_hand(run: Path, capsys) -> None:
         f"scenes-{name}" for name in ("count", "dist", "shape", "colour", "material")
     }
     said = capsys.readouterr().err
-    assert "left out" in said and "imagenet1k" in said and "OPENJEPA_DATA" in said
+    assert "skipped" in said and "imagenet1k" in said and "OPENJEPA_DATA" in said
 
 
 def test_weights_of_another_architecture_are_refused_in_one_sentence(run: Path, tmp_path: Path) -> None:
@@ -522,8 +551,30 @@ def test_weights_of_another_architecture_are_refused_in_one_sentence(run: Path, 
         openjepa.evaluate(tmp_path / "resnet.pth", "scenes-count", **SMALL)
 
 
-def test_wrong_wishes_are_refused_before_any_work(data: str) -> None:
-    wishes = {
+def test_a_request_gives_the_scores_of_its_options_and_options_change_it(data: str) -> None:
+    request = Request(probe="knn", labels="2/class", draws=1)
+    by_request, by_options = (
+        openjepa.evaluate(Quarters(), data, request=request),
+        openjepa.evaluate(Quarters(), data, probe="knn", labels="2/class", draws=1),
+    )
+    assert [score.accuracy for score in by_request] == [score.accuracy for score in by_options]
+    changed = openjepa.evaluate(Quarters(), data, request=request, draws=2)
+    assert changed[-1].seeds == (0, 1) and changed[-1].labels == "2/class"
+
+
+def test_settings_may_be_written_as_on_the_command_line() -> None:
+    request = Request(settings=["linear.epochs=3", "linear.batch_size=32"])
+    assert request.probe_options == {"linear": {"epochs": 3, "batch_size": 32}}
+
+
+def test_every_option_of_a_request_is_explained() -> None:
+    explained = [line.split(":")[0].strip() for line in (Request.__doc__ or "").splitlines() if ": " in line]
+    assert explained == [each.name for each in dataclasses.fields(Request)]
+
+
+def test_wrong_requests_are_refused_before_any_work(data: str) -> None:
+    requests = {
+        'unknown option "probes" of evaluate; did you mean "probe"': {"probes": "knn"},
         'unknown probe "lnear"; did you mean "linear"': {"probe": "lnear"},
         'unknown setting "linear.epoch"; did you mean "epochs"': {
             "probe": "linear",
@@ -546,9 +597,9 @@ def test_wrong_wishes_are_refused_before_any_work(data: str) -> None:
         "would never be used": {"probe": "finetune", "settings": {"finetune": {"epochs": 3}}},
     }
     encoder = Quarters()
-    for expected, wish in wishes.items():
+    for expected, options in requests.items():
         with pytest.raises(BadInput) as error:
-            openjepa.evaluate(encoder, data, **wish)
+            openjepa.evaluate(encoder, data, **options)
         assert expected in str(error.value)
     assert encoder.calls == 0
 

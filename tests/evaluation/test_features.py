@@ -9,6 +9,7 @@ from openjepa.data.batches.from_arrays import Pictures
 from openjepa.data.crops.evaluation import Preparation
 from openjepa.data.sources.arrays import ArraySource
 from openjepa.evaluation import encoders, features
+from openjepa.evaluation.probes.baselines import RawPixels
 from openjepa.models.vit import VisionTransformer
 
 
@@ -102,14 +103,14 @@ def test_tokens_are_averaged_and_vectors_taken_as_they_are() -> None:
 
 @pytest.mark.parametrize("answer", [torch.zeros(2, 3, 4, 4), torch.zeros(2), torch.zeros(3, 7), (torch.zeros(2, 3),)])
 def test_any_other_answer_is_refused_in_one_sentence(answer: object) -> None:
-    with pytest.raises(BadInput, match=r"the encoder Answers answers .* expected a tensor \[B, N, D\] or \[B, D\]"):
+    with pytest.raises(BadInput, match=r"the encoder Answers maps .* expected a tensor \[B, N, D\] or \[B, D\]"):
         encoders.represent(Answers(answer), torch.zeros(2, 3, 4, 4))
 
 
 def test_raw_pixels_of_small_pictures_are_the_pixels_and_of_large_ones_their_means() -> None:
     small, large = torch.randn(2, 3, 8, 8), torch.randn(1, 3, 64, 64)
-    assert torch.equal(features.RawPixels()(small), small.flatten(1))
-    shrunk = features.RawPixels()(large).unflatten(1, (3, 32, 32))
+    assert torch.equal(RawPixels()(small), small.flatten(1))
+    shrunk = RawPixels()(large).unflatten(1, (3, 32, 32))
     assert torch.allclose(shrunk[0, 1, 0, 0], large[0, 1, :2, :2].mean(), atol=1e-6)
 
 

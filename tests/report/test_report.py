@@ -155,17 +155,17 @@ def test_scores_stand_beside_their_floors(moved: Path) -> None:
     write_json(moved / "evals" / "t.json", SCORES)
     text = write.write(moved).read_text(encoding="utf-8")
     assert "t&lt;1&gt;" in text and "t<1>" not in text
-    assert '<td>20.0% <span class="note">15.0–25.0</span></td><td>35.0%' in text and "<td><b>50.0%" in text
+    assert "<td>20.0 [15.0, 25.0]</td><td>35.0" in text and "<td><b>50.0" in text
     assert '<span class="up">+15.0</span>' in text
-    assert "1 of 1" in text and "4,000 training and 400 test pictures" in text
-    assert "Beware: 3 test pictures occur in the training data" in text
+    assert "1 of 1" in text and "4,000 training and 400 test images" in text
+    assert "Beware: 3 test images occur in the training data" in text
 
 
 def test_a_score_below_random_is_marked(moved: Path) -> None:
     worse = [{**row, "accuracy": 0.3} if row["representation"] == "trained" else row for row in SCORES]
     write_json(moved / "evals" / "t.json", worse)
     section = scores.section(report_record.read(RunFolder(moved)))
-    assert "<b>35.0%" in section.body and '<span class="down">−5.0</span>' in section.body
+    assert "<b>35.0" in section.body and '<span class="down">−5.0</span>' in section.body
 
 
 def test_missing_pictures_are_said_not_hidden(moved: Path) -> None:

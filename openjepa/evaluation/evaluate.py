@@ -99,9 +99,8 @@ class Evaluation:
             gain = points[TRAINED] - points[RANDOM]  # pair by pair, on the same images and labels
             gains = {"gain": gain.mean().item(), "gain_interval": bootstrap.interval(gain)}
             for name, outcome in outcomes.items():
-                own = {"probe": probe, "features": probing.blocks_of(probe), "weights": self.weights[name]}
-                own |= gains if name == TRAINED else {}
-                scores.append(_score(name, outcome, points[name], {**shared, **own}))
+                about = {**shared, "probe": probe, "features": probing.blocks_of(probe), "weights": self.weights[name]}
+                scores.append(_score(name, outcome, points[name], {**about, **(gains if name == TRAINED else {})}))
         return scores
 
     def _shared(self, probing: Probing) -> dict[str, Any]:

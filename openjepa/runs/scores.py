@@ -134,8 +134,10 @@ def _is_score(row: Any) -> bool:
 def _score(row: dict[str, Any]) -> Score:
     """Other versions write other keys: a missing one gets its default, an unknown one is ignored."""
     names = [each.name for each in fields(Score)]
-    values = {name: row[name] for name in names if row.get(name) is not None}
-    return Score(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+    values: dict[str, Any] = {name: row[name] for name in names if row.get(name) is not None}
+    for name, value in values.items():
+        values[name] = tuple(value) if isinstance(value, list) else value
+    return Score(**values)
 
 
 def file_of(folder: RunFolder, task: str) -> Path:

@@ -328,7 +328,7 @@ def test_a_loss_that_was_not_finite_once_is_not_forgiven() -> None:
     stack = Stack([Setting("last", "none", 0.1, 0.0)] * 2, random(3, 6), optimizer="sgd")
     stack.total_loss[1] += float("inf")  # of one step; the weights are fine
     scores = stack.validate(Features(told(LABELS), LABELS), torch.arange(120))
-    assert [score.is_sound for score in scores] == [True, False]
+    assert [score.is_finite for score in scores] == [True, False]
 
 
 def test_chunks_change_no_score(monkeypatch: pytest.MonkeyPatch) -> None:

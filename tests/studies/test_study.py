@@ -291,7 +291,10 @@ def write_scores(path: Path, accuracy: float) -> None:
         (["--minutes", "1", "--tasks", "scenes-cuont"], 'did you mean "scenes-count"'),
         (["--minutes", "1", "--probes", "knnn"], 'did you mean "knn"'),
         (["--minutes", "1", "--data", "/no/such/folder"], "/no/such/folder"),
-        (["--minutes", "1", "--set", "train.epochs=5"], "set the budget of all arms with --minutes, --epochs or --flops"),
+        (
+            ["--minutes", "1", "--set", "train.epochs=5"],
+            "set the budget of all arms with --minutes, --epochs or --flops",
+        ),
     ],
 )
 def test_a_wrong_comparison_is_refused_in_one_sentence(words: list[str], sentence: str, tmp_path: Path) -> None:

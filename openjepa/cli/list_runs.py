@@ -7,9 +7,9 @@ from openjepa.core import config as configs
 from openjepa.core import settings
 from openjepa.core.errors import BadInput
 from openjepa.runs import metrics, provenance
-from openjepa.runs import scores as score
 from openjepa.runs.directory import RunFolder
 from openjepa.runs.provenance import Provenance
+from openjepa.runs.scores import ALL_LABELS, TRAINED, Score, percent, read
 from openjepa.training import verdict
 
 PROBES = ("linear", "logistic", "knn")  # the one that is shown, where there are several: the paper's first
@@ -53,19 +53,17 @@ def _scores(run: RunFolder) -> dict[str, str]:
     scores = {}
     for path in sorted(run.evals.glob("*.json")):
         try:
-            rows = score.read(path)
+            rows = read(path)
         except BadInput:  # half-copied; the table shows the other runs all the same
             continue
-        shown = [
-            row for row in rows if row.get("representation") == score.TRAINED and row.get("labels") == score.ALL_LABELS
-        ]
+        shown = [row for row in rows if row.representation == TRAINED and row.labels == ALL_LABELS]
         for row in sorted(shown, key=_preference, reverse=True):
-            scores[row["task"]] = f"{100 * row['accuracy']:.1f} % {row['probe']}"
+            scores[row.task] = f"{percent(row.accuracy)} % {row.probe}"
     return scores
 
 
-def _preference(row: dict[str, Any]) -> int:
-    return PROBES.index(row["probe"]) if row["probe"] in PROBES else len(PROBES)
+def _preference(score: Score) -> int:
+    return PROBES.index(score.probe) if score.probe in PROBES else len(PROBES)
 
 
 def _provenance(run: RunFolder) -> Provenance:

@@ -1,4 +1,4 @@
-"""The verbs that compare. Heavy imports stand inside, so that --help and a typo answer at once."""
+"""The verbs that run studies. Heavy imports are inside the functions: --help and typos respond at once."""
 
 import shlex
 import sys
@@ -22,21 +22,21 @@ class Shared:
     """What every run of a study shares.
 
     Args:
-        tasks: What to judge on, with commas between.
-        base: A YAML file with settings that all runs share.
-        data: A folder of pictures, or a source such as cifar10:DIR.
+        tasks: What to evaluate on, separated by commas.
+        base: A YAML file with the settings of all runs.
+        data: A folder of images, or a source such as cifar10:DIR.
         model: Encoder, such as vit-micro/8.
         image_size: In pixels.
         minutes: Budget: wall-clock time of each run.
-        epochs: Or equal data: passes over it.
-        flops: Or equal compute: floating-point operations of each run, such as 1e15.
+        epochs: Budget: passes over the data.
+        flops: Budget: floating-point operations of each run, such as 1e15.
         seeds: Runs of each arm, with seeds 0, 1, …
-        probes: knn, logistic, linear, with commas between.
-        labels: How many labels the probes may see: 1%, 5/class, or a list file; default all.
+        probes: knn, logistic, linear, separated by commas.
+        labels: How many labels the probes see: 1%, 5/class, or a list file; default: all.
         features: What knn and logistic see: the last block or the last four.
         jobs: Runs side by side, each with its share of the cores.
-        run: The folder.
-        set_: Any setting that all runs share, such as --set train.batch_size=64.
+        run: The folder of the study.
+        set_: Any other setting of all runs, such as --set train.batch_size=64; may be given many times.
     """
 
     tasks: str
@@ -58,17 +58,16 @@ class Shared:
     @property
     def budget(self) -> str:
         budgets = {"minutes": self.minutes, "epochs": self.epochs, "FLOP": self.flops}
-        given = [f"{value:g} {unit} each" for unit, value in budgets.items() if value is not None]
-        if len(given) != 1:
-            raise BadInput(f"{len(given) or 'no'} budgets are given; give one of --minutes, --epochs and --flops")
-        return given[0]
+        chosen = [f"{value:g} {unit} each" for unit, value in budgets.items() if value is not None]
+        if len(chosen) != 1:
+            raise BadInput(f"{len(chosen) or 'no'} budgets are given; give one of --minutes, --epochs and --flops")
+        return chosen[0]
 
     @property
     def terms(self) -> "Terms":
-        from openjepa.studies.run import base_settings
-        from openjepa.studies.study import Terms
+        from openjepa.studies.study import Terms, base_settings
 
-        words = {
+        options = {
             "data.source": self.data,
             "data.image_size": self.image_size,
             "model.name": self.model,
@@ -76,27 +75,35 @@ class Shared:
             "train.epochs": self.epochs,
         }
         tasks, probes = _split(self.tasks), _split(self.probes)
-        base = base_settings(self.base, words, self.set_ or [], watched=tasks[0])
-        return Terms(base, tuple(range(self.seeds)), tasks, probes, self.labels, self.features, self.budget)
+        base = base_settings(self.base, options, self.set_ or [], watched=tasks[0])
+        return Terms(
+            base=base,
+            seeds=tuple(range(self.seeds)),
+            tasks=tasks,
+            probes=probes,
+            labels=self.labels,
+            features=self.features,
+            budget=self.budget,
+        )
 
 
 def compare(*, methods: str = "all", shared: Shared, json: AsJson = False) -> None:
-    """Train several methods on the same encoder and data at an equal budget, and judge them alike.
+    """Train several methods on the same encoder and data at an equal budget, and evaluate them alike.
 
     Example: openjepa compare --methods ijepa,mae --data photos/ --image-size 64 --model vit-micro/8 --minutes 10 --tasks labelled/
 
-    Leaves a folder with all runs, a table, a page and the numbers. The same command again goes on where a killed one stopped.
+    Writes a folder with all runs, a table, a page and the numbers. Run the same command again to resume.
 
     Args:
-        methods: Names with commas between them, or all.
+        methods: Names separated by commas, or all.
     """
     from openjepa.studies import compare as comparison
 
-    _conduct(comparison.study(_split(methods), shared.terms), shared, Path("comparison"), json)
+    _run(comparison.study(_split(methods), shared.terms), shared, Path("comparison"), json)
 
 
 def ablate(name: str, *, only: Words = None, shared: Shared, json: AsJson = False) -> None:
-    """Change one thing at a time, as the paper's ablations do, and see what it does to the scores.
+    """Change one thing at a time, as the paper's ablations do, and show how the scores change.
 
     Example: openjepa ablate masks --base configs/cifar10_20min.yaml --data cifar10:DIR --minutes 3 --tasks cifar10:DIR
 
@@ -108,17 +115,16 @@ def ablate(name: str, *, only: Words = None, shared: Shared, json: AsJson = Fals
     from openjepa.studies import ablate as ablation
 
     study = ablation.study(name, shared.terms, only=only or [])
-    _conduct(study, shared, Path(f"ablation-{Path(name).stem}"), json)
+    _run(study, shared, Path(f"ablation-{Path(name).stem}"), json)
 
 
-def _conduct(study: "Study", shared: Shared, usual_folder: Path, json: bool) -> None:
-    from openjepa.studies import run as conduct
-    from openjepa.studies import table
+def _run(study: "Study", shared: Shared, default_folder: Path, json: bool) -> None:
+    from openjepa.studies import budgets, run, table
 
     if shared.flops is not None:
-        study = conduct.with_equal_flops(study, shared.flops)
-    folder = shared.run or usual_folder
-    rows = conduct.conduct(study, folder, jobs=shared.jobs, command=shlex.join(["openjepa", *sys.argv[1:]]))
+        study = budgets.with_equal_flops(study, shared.flops)
+    folder = shared.run or default_folder
+    rows = run.run(study, folder, jobs=shared.jobs, command=shlex.join(["openjepa", *sys.argv[1:]]))
     if json:
         tables.as_json_text(table.as_dict(study, rows))
         return
@@ -127,7 +133,7 @@ def _conduct(study: "Study", shared: Shared, usual_folder: Path, json: bool) -> 
 
 
 def _split(words: str) -> tuple[str, ...]:
-    found = tuple(word.strip() for word in words.split(",") if word.strip())
-    if not found:
-        raise BadInput(f'"{words}" names nothing; give names with commas between them')
-    return found
+    names = tuple(word.strip() for word in words.split(",") if word.strip())
+    if not names:
+        raise BadInput(f'"{words}" holds no name; expected names separated by commas')
+    return names

@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-if TYPE_CHECKING:  # these import torch, which takes a second; --help should not
+from openjepa.runs.scores import ALL_LABELS, Score, percent
+
+if TYPE_CHECKING:  # these import torch, which takes a second: --help should not wait for it
     from openjepa.data.check import Report
     from openjepa.masks.statistics import Coverage
-    from openjepa.runs.scores import Score
 
 # Without a terminal nobody wraps for us: a log keeps wide tables on one line.
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 140)
@@ -28,54 +29,36 @@ def as_json_text(value: Any) -> None:
     print(json.dumps(value, indent=1, ensure_ascii=False, default=str))
 
 
-def scores(found: Sequence["Score"], *, as_json: bool) -> None:
+def scores(results: Sequence[Score], *, as_json: bool) -> None:
     """Task, probe and labels × representation, in percent."""
     if as_json:
-        as_json_text([score.as_dict() for score in found])
+        as_json_text([score.as_dict() for score in results])
         return
-    representations = list(dict.fromkeys(score.representation for score in found))
-    has_budget = any(score.labels != "all" for score in found)
+    representations = list(dict.fromkeys(score.representation for score in results))
+    has_budget = any(score.labels != ALL_LABELS for score in results)
     names = ["probe", *(["labels"] if has_budget else []), "chance", *representations[:-1]]
-    names += [f"{found[-1].encoder} [95 %]", "gain [95 %]"]
+    names += [f"{results[-1].encoder} [95 %]", "gain [95 %]"]
     table = Table(Column("task", overflow="fold"), *(Column(escape(name), no_wrap=True) for name in names))
-    for key in dict.fromkeys((score.task, score.probe, score.labels) for score in found):
-        row = [score for score in found if (score.task, score.probe, score.labels) == key]
+    for key in dict.fromkeys((score.task, score.probe, score.labels) for score in results):
+        row = [score for score in results if (score.task, score.probe, score.labels) == key]
         last = row[-1]
-        cells = [last.probe, *([f"{last.labels} ({last.num_labels:,})"] if has_budget else []), _percent(last.chance)]
-        cells += [_percent(score.accuracy) for score in row[:-1]]
-        table.add_row(*map(escape, [last.task, *cells, _sure(last), _gain(last)]))
+        cells = [last.probe, *([f"{last.labels} ({last.num_labels:,})"] if has_budget else []), percent(last.chance)]
+        cells += [percent(score.accuracy) for score in row[:-1]]
+        table.add_row(*map(escape, [last.task, *cells, last.text, last.gain_text]))
     out.print(table)
-    _say_more(found)
+    _say_more(results)
 
 
-def _say_more(found: Sequence["Score"]) -> None:
-    metrics = " or ".join(dict.fromkeys(score.metric for score in found))
-    say(f"{metrics} in %; gain: over the same encoder with random weights, on the same pictures and labels")
-    for task in dict.fromkeys(score.task for score in found):
-        score = next(score for score in found if score.task == task)
-        about = f"{score.num_train:,} training and {score.num_test:,} test pictures, {score.num_classes} classes"
+def _say_more(results: Sequence[Score]) -> None:
+    metrics = " or ".join(dict.fromkeys(score.metric for score in results))
+    say(f"{metrics} in %; gain: over the same encoder with random weights, on the same images and labels")
+    for task in dict.fromkeys(score.task for score in results):
+        score = next(score for score in results if score.task == task)
+        about = f"{score.num_train:,} training and {score.num_test:,} test images, {score.num_classes} classes"
         say(f"{task}: {score.protocol['about']}; {about}")
         for where in ("training", "pretraining"):
             if score.leaks.get(where):
-                say(f"  beware: {score.leaks[where]:,} of the test pictures occur in the {where} data")
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}"
-
-
-def _sure(score: "Score") -> str:
-    """A score, its spread over seeds, its interval."""
-    low, high = score.interval
-    spread = "" if score.spread is None else f" ± {_percent(score.spread)}"
-    return f"{_percent(score.accuracy)}{spread} [{_percent(low)}, {_percent(high)}]"
-
-
-def _gain(score: "Score") -> str:
-    if score.gain is None or score.gain_interval is None:
-        return "–"
-    low, high = (f"{100 * value:+.1f}" for value in score.gain_interval)
-    return f"{100 * score.gain:+.1f} [{low}, {high}]"
+                say(f"  warning: {score.leaks[where]:,} of the test images occur in the {where} data")
 
 
 def coverage(found: "Coverage", *, as_json: bool, picture: Path | None) -> None:

@@ -247,6 +247,13 @@ class HasPatchSize(Protocol):
 
 
 @runtime_checkable
+class ResetsParameters(Protocol):
+    """A network that can draw new weights, as torch's own layers can."""
+
+    def reset_parameters(self) -> None: ...
+
+
+@runtime_checkable
 class ChecksItself(Protocol):
     """A monitor that needs its own data, such as labelled images, and checks before the run that they are there."""
 

@@ -1,6 +1,6 @@
-"""How sure a score is: 95 % intervals from resampling the test pictures, and the seeds where there are several.
+"""95 % intervals of scores, from resampling the test images, and the seeds if there are several.
 
-With a handful of seeds their part of the uncertainty is underestimated; the spread over seeds is reported beside it.
+With few seeds their part of the uncertainty is underestimated, so the spread over seeds is reported, too.
 """
 
 import torch
@@ -13,16 +13,16 @@ LEVEL = 0.95
 
 
 def interval(values: Tensor, *, num_samples: int = NUM_SAMPLES) -> tuple[float, float]:
-    """[R, S] of R seeds and S test pictures -> the 95 % interval of the mean. The same every time.
+    """[R, S] of R seeds and S test images -> the 95 % interval of the mean; deterministic.
 
-    `values` are 0 or 1 for an accuracy, -1, 0 or 1 for the difference of two classifiers on the same pictures.
+    `values` are 0 or 1 for an accuracy, -1, 0 or 1 for the difference of two classifiers on the same images.
     """
-    num_seeds, num_pictures = values.shape
+    num_seeds, num_images = values.shape
     generator = seeding.generator(0, "bootstrap")
     means = torch.empty(num_samples)
     for sample in range(num_samples):
-        pictures = torch.randint(num_pictures, (num_pictures,), generator=generator)
+        images = torch.randint(num_images, (num_images,), generator=generator)
         seeds = torch.randint(num_seeds, (num_seeds,), generator=generator)
-        means[sample] = values[:, pictures].mean(dim=1)[seeds].mean()
+        means[sample] = values[:, images].mean(dim=1)[seeds].mean()
     low, high = means.quantile(torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2])).tolist()
     return low, high

@@ -1,7 +1,5 @@
 """What is evaluated: the encoder of a run, a checkpoint or an official archive, fresh weights, or somebody's own module."""
 
-import copy
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,110 +7,96 @@ from typing import Any
 import torch
 from torch import nn
 
+from openjepa.core.contracts import HasImageSize, HasPatchSize
 from openjepa.core.errors import BadInput
+from openjepa.evaluation.probes.baselines import random_like
 from openjepa.machine import device
 from openjepa.models import sizes
-from openjepa.models.resnet import ResNet
 from openjepa.models.vit import VisionTransformer
 from openjepa.runs.directory import RunFolder
 from openjepa.weights.load import Which, load_encoders, read_config
 
-RANDOM_SEED = 1234  # of the baseline's weights: not the run's own start, which training might remember
-FRESH = "random:"  # `random:vit-mini/4` is a network with fresh weights, to see what the floors are
+FRESH = "random:"  # `random:vit-mini/4` is a network with fresh weights, to measure the baselines alone
 
 
-@dataclass(frozen=True)
-class Subject:
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
     name: str
     encoder: nn.Module
-    random: nn.Module  # the same architecture with fresh weights
+    random: nn.Module  # the same architecture with random weights
     image_size: tuple[int, int]
-    which: str  # target or context encoder, or what else it is
-    pretraining: str | None = None  # the data it learned from, where we know
-    folder: RunFolder | None = None  # where scores are kept
+    which: str  # target encoder, context encoder, module, fresh weights
+    pretraining: str | None = None  # the data it learned from, if known
+    folder: RunFolder | None = None  # where scores are saved
     tuned: nn.Module | None = None  # what fine-tuning starts from, if it is not the encoder itself
 
 
-def open_subject(
-    given: str | Path | nn.Module,
+def open_candidate(
+    name_or_module: str | Path | nn.Module,
     *,
     which: Which = "target",
     image_size: int | tuple[int, int] | None = None,
     random: nn.Module | None = None,
-) -> Subject:
-    """`image_size` is that of the encoder unless given; a module must have an attribute `image_size` or be told one."""
+) -> Candidate:
+    """`image_size` is by default that of the encoder; a module without an attribute `image_size` needs one."""
     size = _pair(image_size)
-    if isinstance(given, nn.Module):
-        return _of_module(given, size, random)
-    if str(given).startswith(FRESH):
-        return _fresh(str(given), size)
-    encoder, tuned = load_encoders(given, which)
-    size = size or _image_size(encoder)
-    folder = RunFolder(Path(given))
-    config = read_config(given)
-    return Subject(
-        name=str(given),
-        encoder=_placed(encoder, size),
-        random=_placed(random or random_like(encoder), size),
-        image_size=size,
+    if isinstance(name_or_module, nn.Module):
+        return _candidate(name_or_module, size, random, name=type(name_or_module).__name__, which="module")
+    name = str(name_or_module)
+    if name.startswith(FRESH):
+        return _candidate(_fresh(name, size), size, random, name=name, which="fresh weights")
+    encoder, tuned = load_encoders(name_or_module, which)
+    folder, config = RunFolder(Path(name_or_module)), read_config(name_or_module)
+    return _candidate(
+        encoder,
+        size,
+        random,
+        name=name,
         which=f"{which} encoder",
         pretraining=None if config is None else config.data.source,
         folder=folder if folder.holds_a_run else None,
-        tuned=None if tuned is encoder else _placed(tuned, size),
+        tuned=None if tuned is encoder else tuned,
     )
 
 
-def random_like(encoder: nn.Module) -> nn.Module:
-    """The same architecture with fresh weights; the global generator is left as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(RANDOM_SEED)
-        if isinstance(encoder, VisionTransformer | ResNet):
-            return encoder.fresh().eval()
-        return _reset(copy.deepcopy(encoder)).eval()
-
-
-def _reset(module: nn.Module) -> nn.Module:
-    """Every part that can draw new weights does; loose parameters, such as class tokens, become small noise.
-
-    Constant ones are left: the ones of a norm and the zeros of a bias are where they started.
-    """
-    for part in module.modules():
-        reset = getattr(part, "reset_parameters", None)
-        if callable(reset):
-            reset()
-    for parameter in _loose_parameters(module):
-        if parameter.numel() > 1 and not torch.equal(parameter.amin(), parameter.amax()):
-            torch.nn.init.normal_(parameter, std=0.02)
-    return module
-
-
-def _loose_parameters(module: nn.Module) -> Iterator[nn.Parameter]:
-    for part in module.modules():
-        if not callable(getattr(part, "reset_parameters", None)):
-            yield from part.parameters(recurse=False)
-
-
-def _of_module(encoder: nn.Module, size: tuple[int, int] | None, random: nn.Module | None) -> Subject:
+def _candidate(
+    encoder: nn.Module,
+    size: tuple[int, int] | None,
+    random: nn.Module | None,
+    *,
+    name: str,
+    which: str,
+    pretraining: str | None = None,
+    folder: RunFolder | None = None,
+    tuned: nn.Module | None = None,
+) -> Candidate:
     size = size or _image_size(encoder)
-    baseline = random if random is not None else random_like(encoder)
-    return Subject(type(encoder).__name__, _placed(encoder, size), _placed(baseline, size), size, "module")
+    return Candidate(
+        name=name,
+        encoder=_on_device(encoder, size),
+        random=_on_device(random_like(encoder) if random is None else random, size),
+        image_size=size,
+        which=which,
+        pretraining=pretraining,
+        folder=folder,
+        tuned=None if tuned is None else _on_device(tuned, size),
+    )
 
 
-def _fresh(name: str, size: tuple[int, int] | None) -> Subject:
+def _fresh(name: str, size: tuple[int, int] | None) -> nn.Module:
     shape, patch_size = sizes.parse(name.removeprefix(FRESH))
     if size is None:
         raise BadInput(f"{name} has no image size of its own; add --image-size, such as --image-size 32")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        encoder = VisionTransformer(shape, patch_size=patch_size, image_size=size).eval()
-    return Subject(name, _placed(encoder, size), _placed(random_like(encoder), size), size, "fresh weights")
+        return VisionTransformer(shape, patch_size=patch_size, image_size=size).eval()
 
 
 def _image_size(encoder: nn.Module) -> tuple[int, int]:
-    size = _pair(getattr(encoder, "image_size", None))
+    size = _pair(encoder.image_size) if isinstance(encoder, HasImageSize) else None
     if size is None:
         raise BadInput(
-            f"the encoder {type(encoder).__name__} has no attribute image_size; say image_size=224 or the like"
+            f"the encoder {type(encoder).__name__} has no attribute image_size; pass one, such as image_size=224"
         )
     return size
 
@@ -128,8 +112,8 @@ def _pair(size: Any) -> tuple[int, int] | None:
     return pair[0], pair[1]
 
 
-def _placed(encoder: nn.Module, size: tuple[int, int]) -> nn.Module:
-    patch = getattr(encoder, "patch_size", None)
+def _on_device(encoder: nn.Module, size: tuple[int, int]) -> nn.Module:
+    patch = encoder.patch_size if isinstance(encoder, HasPatchSize) else None
     if isinstance(patch, int) and (size[0] % patch or size[1] % patch):
         raise BadInput(f"image size {size[0]}×{size[1]} is not a multiple of the encoder's patch size {patch}")
     return encoder.to(device.choose())

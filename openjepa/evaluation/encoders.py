@@ -1,47 +1,35 @@
-"""Any encoder as one vector an image: ours, or somebody else's module that gives [B, N, D] or [B, D]."""
+"""Any encoder as one vector per image: ours, or somebody else's module that returns [B, N, D] or [B, D]."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
+from openjepa.core.contracts import HasLayers
 from openjepa.core.errors import BadInput
 from openjepa.nn import pooling
 
 NUM_LAYERS = 4  # blocks whose outputs are concatenated: the paper evaluates the last one and the last four
 
 
-@runtime_checkable
-class Layered(Protocol):
-    """An encoder whose single blocks can be read."""
-
-    @property
-    def dim(self) -> int: ...
-
-    def pool_layers(self, images: Tensor, number: int) -> Tensor:
-        """[B, 3, h, w] -> [B, L·D]: the last L blocks, earliest first."""
-        ...
-
-
 def represent(encoder: nn.Module, images: Tensor) -> Tensor:
     """[B, 3, h, w] -> [B, L·D] of an encoder with blocks, [B, D] of any other; see `width`."""
-    if isinstance(encoder, Layered):
+    if isinstance(encoder, HasLayers):
         return encoder.pool_layers(images, NUM_LAYERS)
     return one_vector(encoder, images)
 
 
 def one_vector(encoder: nn.Module, images: Tensor) -> Tensor:
-    """[B, 3, h, w] -> [B, D]: our own encoders' summary; of any other the output, its tokens averaged."""
-    if isinstance(encoder, Layered):
+    """[B, 3, h, w] -> [B, D]: our own encoders pool; of any other the output, its tokens averaged."""
+    if isinstance(encoder, HasLayers):
         return encoder.pool_layers(images, 1)
     output = encoder(images)
     if not isinstance(output, Tensor) or output.ndim not in (2, 3) or len(output) != len(images):
         shape = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
         raise BadInput(
-            f"the encoder {type(encoder).__name__} answers {list(images.shape)} with {shape}; expected a tensor [B, N, D] "
+            f"the encoder {type(encoder).__name__} maps {list(images.shape)} to {shape}; expected a tensor [B, N, D] "
             "or [B, D]; wrap it in a module that returns one"
         )
     return pooling.mean(output) if output.ndim == 3 else output
@@ -49,7 +37,7 @@ def one_vector(encoder: nn.Module, images: Tensor) -> Tensor:
 
 def width(encoder: nn.Module, represented: Tensor) -> int:
     """D, the columns at the end of [S, L·D] that are the last block."""
-    return encoder.dim if isinstance(encoder, Layered) else represented.shape[1]
+    return encoder.dim if isinstance(encoder, HasLayers) else represented.shape[1]
 
 
 def weights_hash(encoder: nn.Module) -> str:
@@ -62,15 +50,15 @@ def weights_hash(encoder: nn.Module) -> str:
 
 
 def behaviour(encoder: nn.Module, image_size: tuple[int, int]) -> str:
-    """What the encoder makes of two fixed noise pictures, in three digits.
+    """A hash of the encoder's output for two fixed noise images, to three digits.
 
-    Equal weights in different code give different features; for the cache they are different encoders.
+    Equal weights in different code give different features: for the cache they are different encoders.
     """
     noise = torch.randn(2, 3, *image_size, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode(), frozen([encoder]):
-        answer = represent(encoder, noise.to(device_of(encoder))).float().cpu()
-    scale = answer.abs().max().clamp(min=1e-12)
-    return hashlib.sha256((1000 * answer / scale).round().numpy().tobytes()).hexdigest()
+        output = represent(encoder, noise.to(device_of(encoder))).float().cpu()
+    scale = output.abs().max().clamp(min=1e-12)
+    return hashlib.sha256((1000 * output / scale).round().numpy().tobytes()).hexdigest()
 
 
 def device_of(encoder: nn.Module) -> torch.device:
@@ -79,7 +67,7 @@ def device_of(encoder: nn.Module) -> torch.device:
 
 @contextmanager
 def frozen(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Eval mode for a while; afterwards every part is in the mode it was in."""
+    """Eval mode inside the block; afterwards every part has its old mode."""
     parts = [part for module in modules for part in module.modules()]
     modes = [part.training for part in parts]
     for part in parts:

@@ -1,102 +1,178 @@
-"""`openjepa evaluate`: which encoder, which tasks, which probes. What is then done stands in evaluation.py."""
+"""`openjepa evaluate`: task by task, probe by probe, on raw pixels, on random weights and on the encoder itself."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from openjepa.core.contracts import probes
+import openjepa
+from openjepa.core.contracts import HasLayers, probes
 from openjepa.core.errors import BadInput
-from openjepa.core.registry import did_you_mean
-from openjepa.evaluation.candidate import open_subject
-from openjepa.evaluation.probing import FINETUNE, LINEAR, Blocks
-from openjepa.evaluation.run import Evaluation, Wanted
-from openjepa.evaluation.tasks.definition import tasks
-from openjepa.evaluation.tasks.lookup import available, data_root
-from openjepa.evaluation.tasks.task import open_task
+from openjepa.evaluation import bootstrap, encoders, label_draws, leaks
+from openjepa.evaluation.candidate import Candidate, open_candidate
+from openjepa.evaluation.feature_cache import Extractor
+from openjepa.evaluation.probes.baselines import RawPixels
+from openjepa.evaluation.probing import Outcome, Probing
+from openjepa.evaluation.request import FINETUNE, Request
+from openjepa.evaluation.tasks import lookup
+from openjepa.evaluation.tasks.task import Task, open_task
 from openjepa.machine import console
-from openjepa.runs.scores import Score
-from openjepa.weights.load import Which
-
-EVERYTHING = "all"
+from openjepa.runs import provenance
+from openjepa.runs.scores import PIXELS, RANDOM, TRAINED, Score, file_of, read, store
 
 
 def evaluate(
     encoder_or_run: str | Path | nn.Module,
     task: str | Sequence[str],
     *,
-    probe: str | Sequence[str] | None = None,
-    labels: str | None = None,
-    draws: int | None = None,
-    encoder: Which = "target",
-    features: Blocks = "last",
-    views: int = 0,
-    image_size: int | tuple[int, int] | None = None,
-    data: str | Path | None = None,
-    num_train: int | None = None,
-    num_test: int | None = None,
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    request: Request | None = None,
     random: nn.Module | None = None,
-    checks_leaks: bool = True,
-    uses_cache: bool = True,
+    **options: Any,
 ) -> list[Score]:
     """Scores of a run, a checkpoint, or any module that maps images [B, 3, h, w] to [B, N, D] or [B, D].
 
-    `task` is a name such as "scenes-count" or "cifar10:DIR", a labelled folder, a list of these, or "all" that lie in the
-    folder `data`. `settings` are options by probe, {"linear": {"epochs": 10}}. `random` is the baseline for a module that
-    cannot draw new weights by itself. A module sees images normalised with ImageNet's mean and deviation.
-    Scores of a run are kept in RUN/evals.
+    `task` is a name such as "scenes-count" or "cifar10:DIR", a labelled folder, a list of these, or "all" in the folder
+    `data`. `options` are the fields of `Request`, such as probe="knn", labels="1%", settings={"linear": {"epochs": 10}}.
+    `random` is the baseline for a module that cannot draw new weights by itself. A module sees images normalised with
+    ImageNet's mean and deviation. The scores of a run are saved in RUN/evals.
+
+    >>> encoder = nn.Sequential(nn.AvgPool2d(8), nn.Flatten())
+    >>> small = Request(probe="knn", image_size=32, num_train=40, num_test=20, uses_cache=False)
+    >>> scores = evaluate(encoder, "scenes-colour", request=small)
+    >>> [score.representation for score in scores]
+    ['pixels', 'random encoder', 'trained']
     """
-    wanted = Wanted(
-        probes=None if probe is None else (probe,) if isinstance(probe, str) else tuple(dict.fromkeys(probe)),
-        labels=labels,
-        draws=draws,
-        features=features,
-        views=views,
-        settings=settings or {},
-        checks_leaks=checks_leaks,
-        uses_cache=uses_cache,
-    )
-    _check(wanted)
-    subject = open_subject(encoder_or_run, which=encoder, image_size=image_size, random=random)
-    root = data_root(None if data is None else Path(data))
-    names = _task_names([task] if isinstance(task, str) else task, root)
+    request = (request or Request()).changed(options)
+    request.check([*probes.names(), FINETUNE])
+    size = request.image_size
+    candidate = open_candidate(encoder_or_run, which=request.encoder, image_size=size, random=random)
+    root = lookup.data_root(None if request.data is None else Path(request.data))
+    size, num_train, num_test = candidate.image_size, request.num_train, request.num_test
     opened = [
-        open_task(name, image_size=subject.image_size, root=root, num_train=num_train, num_test=num_test)
-        for name in names
+        open_task(name, image_size=size, root=root, num_train=num_train, num_test=num_test)
+        for name in lookup.names([task] if isinstance(task, str) else task, root)
     ]
-    return Evaluation(subject, wanted).run(opened)
+    return Evaluation(candidate, request).run(opened)
 
 
-def _check(wanted: Wanted) -> None:
-    known = [*probes.names(), FINETUNE]
-    for name in [*(wanted.probes or ()), *wanted.settings]:
-        if name not in known:
-            raise BadInput(f'unknown probe "{name}"{did_you_mean(name, known)}')
-    if wanted.probes == ():
-        raise BadInput(f"no probe is given; choose some of {', '.join(known)}")
-    for name in wanted.settings:
-        if wanted.probes is not None and name not in wanted.probes:
-            raise BadInput(f"there are settings for {name}, which is not among the probes {', '.join(wanted.probes)}")
-    if wanted.draws is not None and wanted.draws < 1:
-        raise BadInput(f"draws is {wanted.draws}; expected 1 or more")
-    if wanted.views < 0:
-        raise BadInput(f"views is {wanted.views}; expected 0 (the fixed crop only) or more random crops")
-    if wanted.views and wanted.probes is not None and LINEAR not in wanted.probes:
-        raise BadInput(f"only {LINEAR} learns from random crops; add it to the probes, or leave out views")
-    if wanted.features not in get_args(Blocks):
-        raise BadInput(f'features is "{wanted.features}"; expected {" or ".join(get_args(Blocks))}')
+@dataclass(frozen=True)
+class Evaluation:
+    candidate: Candidate
+    request: Request
+
+    def run(self, tasks: Sequence[Task]) -> list[Score]:
+        """Saves the scores after every task: a failure in a later one loses nothing."""
+        probings = [self._probing(task) for task in tasks]  # errors in the request come before any work
+        self._check(tasks)
+        scores = []
+        for probing in probings:
+            new = self._scores(probing)
+            self._save(new)
+            scores += new
+            self.extractor.clear()
+        return scores
+
+    def _probing(self, task: Task) -> Probing:
+        plan = label_draws.plan(task, self.request.labels, self.request.draws)
+        tuned = self.candidate.tuned
+        return Probing(task=task, plan=plan, extractor=self.extractor, request=self.request, tuned=tuned)
+
+    def _check(self, tasks: Sequence[Task]) -> None:
+        if self.request.features == "last4" and not isinstance(self.candidate.encoder, HasLayers):
+            name = type(self.candidate.encoder).__name__
+            raise BadInput(f"the encoder {name} has no blocks that can be read one by one; use features=last")
+        if self.candidate.folder is not None:
+            for task in tasks:
+                read(file_of(self.candidate.folder, task.name))  # a damaged file would cost the scores at the end
+
+    def _scores(self, probing: Probing) -> list[Score]:
+        """One for every probe and representation; that of the encoder with its gain over random weights."""
+        shared, metric = self._shared(probing), probing.task.definition.metric
+        scores = []
+        for probe in probing.names:
+            outcomes = {name: probing.outcome(probe, name) for name in self.weights}
+            points = {name: contributions(outcome, metric) for name, outcome in outcomes.items()}
+            gain = points[TRAINED] - points[RANDOM]  # pair by pair, on the same images and labels
+            gains = {"gain": gain.mean().item(), "gain_interval": bootstrap.interval(gain)}
+            for name, outcome in outcomes.items():
+                about = {**shared, "probe": probe, "features": probing.blocks_of(probe), "weights": self.weights[name]}
+                scores.append(_score(name, outcome, points[name], {**about, **(gains if name == TRAINED else {})}))
+        return scores
+
+    def _shared(self, probing: Probing) -> dict[str, Any]:
+        """The fields that all scores of a task share."""
+        task = probing.task
+        counts = leaks.count(probing, self.seen) if self.request.checks_leaks else leaks.Leaks()
+        return {
+            "task": task.name,
+            "metric": task.definition.metric,
+            "chance": _chance(task),
+            "labels": probing.plan.text,
+            "num_labels": probing.drawn.num_labels,
+            "num_train": probing.drawn.num_train,
+            "num_classes": task.num_classes,
+            "encoder": self.candidate.which,
+            "data": {"train": task.train.source.fingerprint(), "test": task.test.source.fingerprint()},
+            "leaks": counts.as_dict(),
+            "made": {"date": provenance.now(), "version": openjepa.__version__, "commit": provenance.commit()},
+        }
+
+    def _save(self, scores: Sequence[Score]) -> None:
+        if self.candidate.folder is None:
+            return
+        try:
+            store(self.candidate.folder, scores)
+        except OSError as error:  # a full or read-only disk: the caller still gets the scores
+            reason = error.strerror or error
+            console.notice(f"warning: the scores cannot be saved in {self.candidate.folder.evals}: {reason}")
+
+    @cached_property
+    def extractor(self) -> Extractor:
+        networks = {PIXELS: RawPixels(), RANDOM: self.candidate.random, TRAINED: self.candidate.encoder}
+        return Extractor(networks, self.candidate.image_size, self.request.uses_cache)
+
+    @cached_property
+    def seen(self) -> leaks.Seen:
+        return leaks.seen_by(self.candidate, uses_cache=self.request.uses_cache)
+
+    @cached_property
+    def weights(self) -> dict[str, str]:
+        """sha256 by representation."""
+        networks = {RANDOM: self.candidate.random, TRAINED: self.candidate.encoder}
+        return {PIXELS: "", **{name: encoders.weights_hash(network) for name, network in networks.items()}}
 
 
-def _task_names(given: Sequence[str], root: Path | None) -> list[str]:
-    if not given:
-        raise BadInput("no task is given; expected a name such as scenes-count, a labelled folder, or all")
-    if EVERYTHING not in given:
-        return list(dict.fromkeys(given))
-    found = available(root)
-    absent = [name for name in tasks.names() if name not in found and name != "folder"]
-    if absent:
-        where = f"in {root}" if root is not None else "known; name their folder with --data or OPENJEPA_DATA"
-        console.notice(f"left out, their data are not {where}: {', '.join(absent)}")
-    return list(dict.fromkeys([*(name for name in given if name != EVERYTHING), *found]))
+def contributions(outcome: Outcome, metric: str) -> Tensor:
+    """-> [R, S]: what each prediction adds to the metric, which is their mean."""
+    is_right = (outcome.guesses == outcome.labels).float()
+    if metric == "accuracy":
+        return is_right
+    sizes = outcome.labels.bincount().float()
+    num_classes = int((sizes > 0).sum())
+    return is_right * (len(outcome.labels) / (num_classes * sizes))[outcome.labels]
+
+
+def _score(name: str, outcome: Outcome, points: Tensor, shared: Mapping[str, Any]) -> Score:
+    return Score(
+        representation=name,
+        accuracy=points.mean().item(),
+        interval=bootstrap.interval(points),
+        spread=points.mean(dim=1).std().item() if len(outcome.seeds) > 1 else None,
+        balanced_accuracy=contributions(outcome, "balanced accuracy").mean().item(),
+        num_test=len(outcome.labels),
+        seeds=outcome.seeds,
+        protocol=outcome.protocol,
+        seconds=outcome.seconds,
+        **shared,
+    )
+
+
+def _chance(task: Task) -> float:
+    if task.definition.metric != "accuracy":
+        return 1 / len(task.test.labels.unique())
+    most_common = task.train.labels.mode().values
+    return torch.eq(task.test.labels, most_common).float().mean().item()

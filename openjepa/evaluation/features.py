@@ -12,19 +12,8 @@ from openjepa.data.crops.request import Cropped
 from openjepa.evaluation import encoders
 from openjepa.machine.console import Track
 
-PIXEL_SIDE = 32  # raw pixels of larger images are shrunk to this side, so that they stay a few thousand numbers
 BATCH_SIZE = 128
 CPU = torch.device("cpu")
-
-
-class RawPixels(nn.Module):
-    """The floor: a representation that learned nothing."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        """[B, 3, h, w] -> [B, 3·h·w]"""
-        if max(images.shape[2:]) > PIXEL_SIDE:
-            images = nn.functional.interpolate(images, size=(PIXEL_SIDE, PIXEL_SIDE), mode="area")
-        return images.flatten(1)
 
 
 @dataclass(frozen=True)

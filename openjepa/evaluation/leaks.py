@@ -1,4 +1,7 @@
-"""Do test pictures also occur in what was learned from? Exact copies only. A published 87 % came from such a mistake."""
+"""Counts test images that also occur in the training or pretraining data. Exact copies only.
+
+A published 87 % came from such a mistake.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +12,7 @@ from openjepa.core.contracts import HasFiles
 from openjepa.core.errors import BadInput
 from openjepa.data import digests as identity
 from openjepa.data.open import open_source
-from openjepa.evaluation.candidate import Subject
+from openjepa.evaluation.candidate import Candidate
 from openjepa.evaluation.probing import Probing
 from openjepa.evaluation.tasks.task import Task
 from openjepa.machine import console
@@ -17,11 +20,11 @@ from openjepa.machine import console
 
 @dataclass(frozen=True)
 class Leaks:
-    """Numbers of test pictures; None: could not be looked at."""
+    """Numbers of test images; None: not known."""
 
     training: int | None = None
     pretraining: int | None = None
-    reason: str = ""  # why something could not be looked at
+    reason: str = ""  # why something is not known
 
     def as_dict(self) -> dict[str, Any]:
         return {"training": self.training, "pretraining": self.pretraining, "reason": self.reason}
@@ -29,53 +32,55 @@ class Leaks:
 
 @dataclass(frozen=True)
 class Seen:
-    """What an encoder was pretrained on, as far as we can tell."""
+    """The images an encoder was pretrained on, if known."""
 
     digests: Tensor | None = None  # [S, 32]
     are_files: bool = False
     reason: str = "it is not known what the encoder was pretrained on"
 
 
-def seen_by(subject: Subject, *, uses_cache: bool) -> Seen:
-    if subject.pretraining is None:
+def seen_by(candidate: Candidate, *, uses_cache: bool) -> Seen:
+    if candidate.pretraining is None:
         return Seen()
     try:
-        source = open_source(subject.pretraining, image_size=subject.image_size)
+        source = open_source(candidate.pretraining, image_size=candidate.image_size)
     except BadInput as error:
-        return Seen(reason=_said(f"the pretraining data cannot be opened: {error}"))
-    found = identity.digests(source, track=console.track, uses_cache=uses_cache)
-    return Seen(found, isinstance(source, HasFiles), "")
+        return Seen(reason=_noticed(f"the pretraining data cannot be opened: {error}"))
+    digests = identity.digests(source, track=console.track, uses_cache=uses_cache)
+    return Seen(digests, isinstance(source, HasFiles), "")
 
 
-def look(probing: Probing, seen: Seen) -> Leaks:
-    """Compares digests, and warns. Broken pictures are no pictures."""
+def count(probing: Probing, seen: Seen) -> Leaks:
+    """Compares digests, and warns. Broken images do not count."""
     task = probing.task
     drawn, parts = probing.drawn, (task.test, probing.drawn.train)
     test, train = (probing.extractor.digests(part)[drawn.are_valid(part)] for part in parts)
     in_training = int(identity.occur_in(test, train).sum())
     in_pretraining, reason = None, seen.reason
     if seen.digests is not None and seen.are_files != isinstance(task.test.source, HasFiles):
-        reason = _said("of the pretraining data and the test data one are files and the other are not")
+        reason = _noticed(
+            "only one of the pretraining and the test data are files, so their digests cannot be compared"
+        )
     elif seen.digests is not None:
         in_pretraining = int(identity.occur_in(test, seen.digests).sum())
-    found = Leaks(in_training, in_pretraining, reason)
-    _warn(task, found, len(test))
-    return found
+    counts = Leaks(in_training, in_pretraining, reason)
+    _warn(task, counts, len(test))
+    return counts
 
 
-def _said(reason: str) -> str:
-    console.notice(f"notice: it is not known whether test pictures were seen in pretraining: {reason}")
+def _noticed(reason: str) -> str:
+    console.notice(f"notice: it is not known whether pretraining saw test images: {reason}")
     return reason
 
 
-def _warn(task: Task, found: Leaks, num_test: int) -> None:
-    if found.training:
+def _warn(task: Task, counts: Leaks, num_test: int) -> None:
+    if counts.training:
         console.notice(
-            f"warning: {found.training} of {num_test} test pictures of {task.name} are also training pictures; the scores "
-            "are too good"
+            f"warning: {counts.training} of {num_test} test images of {task.name} are also training images; the scores "
+            "are too high"
         )
-    if found.pretraining:
+    if counts.pretraining:
         console.notice(
-            f"warning: {found.pretraining} of {num_test} test pictures of {task.name} were seen in pretraining (without "
-            "labels); say so beside the scores"
+            f"warning: {counts.pretraining} of {num_test} test images of {task.name} were seen in pretraining (without "
+            "labels); mention it when you report the scores"
         )

@@ -1,48 +1,46 @@
-"""What a probe answered before: the floors of a task (raw pixels, random weights) are the same for every run and fitted once.
+"""Saved predictions of probes. The baselines of a task (raw pixels, random weights) are the same for every run: fitted once.
 
-An answer is kept under the hash of everything it comes from: the probe and its options, every number it was fitted on, every
-number it was asked about.
+The key is a hash of everything a prediction depends on: the probe, its options, all features it was fitted on and tested on.
 """
 
 import hashlib
 import json
-import time
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from openjepa.core.contracts import Probe
 from openjepa.core.types import Features
 from openjepa.machine import cache
 
-VERSION = "1"  # raise it whenever a probe answers differently: old answers must not be taken for new ones
+VERSION = "1"  # raise it whenever a probe predicts differently: old entries must not be used
 
 
-@dataclass(frozen=True)
-class Answer:
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
     guesses: Tensor  # [S] classes
-    chosen: dict[str, Any]  # what the probe decided by itself
-    seconds: float  # of fitting and predicting, when it was done
+    chosen: dict[str, Any]  # what the probe chose by itself
+    seconds: float  # of fitting and predicting
 
 
-def asked(probe: Probe, train: Features, test: Features) -> Answer:
-    began = time.perf_counter()
-    guesses = probe.fit(train).predict(test)
-    return Answer(guesses, probe.chosen, time.perf_counter() - began)
+def key(probe: str, train: Features, test: Features) -> str:
+    """`probe` describes the probe: name, seed and options."""
+    return cache.key("answer", VERSION, probe, _content(train), _content(test))
 
 
-def asked_once(probe: Probe, description: str, train: Features, test: Features) -> Answer:
-    """From the disk cache, if the same was asked before; `description` is the probe's name and options."""
-    key = cache.key("answer", VERSION, description, _content(train), _content(test))
+def load(key: str) -> Prediction | None:
     stored = cache.load(key)
-    if stored is not None:
-        return Answer(stored["guesses"], _from_bytes(stored["chosen"]), float(stored["seconds"]))
-    answer = asked(probe, train, test)
-    seconds = torch.tensor(answer.seconds, dtype=torch.float64)
-    cache.store(key, {"guesses": answer.guesses, "chosen": _to_bytes(answer.chosen), "seconds": seconds})
-    return answer
+    if stored is None:
+        return None
+    chosen = json.loads(stored["chosen"].numpy().tobytes())
+    return Prediction(guesses=stored["guesses"], chosen=chosen, seconds=float(stored["seconds"]))
+
+
+def save(key: str, prediction: Prediction) -> None:
+    chosen = torch.frombuffer(bytearray(json.dumps(prediction.chosen).encode()), dtype=torch.uint8)
+    seconds = torch.tensor(prediction.seconds, dtype=torch.float64)
+    cache.store(key, {"guesses": prediction.guesses, "chosen": chosen, "seconds": seconds})
 
 
 def _content(features: Features) -> str:
@@ -53,11 +51,3 @@ def _content(features: Features) -> str:
             digest.update(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
             digest.update(tensor.contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _to_bytes(values: dict[str, Any]) -> Tensor:
-    return torch.frombuffer(bytearray(json.dumps(values).encode()), dtype=torch.uint8)
-
-
-def _from_bytes(stored: Tensor) -> dict[str, Any]:
-    return json.loads(stored.numpy().tobytes())

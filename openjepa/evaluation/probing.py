@@ -1,103 +1,116 @@
-"""Probes on one task: fitted for every seed on the labels of that seed, then asked about the test pictures."""
+"""Probes on one task: for every seed fitted on the labels of that seed, then applied to the test images."""
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from openjepa.core import schema
-from openjepa.core.contracts import Probe, probes
+from openjepa.core.contracts import probes
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Features
 from openjepa.data.batches.build import open_images
 from openjepa.data.crops.evaluation import EvaluationCrop
 from openjepa.evaluation import probe_cache
-from openjepa.evaluation.candidate import RANDOM_SEED
 from openjepa.evaluation.feature_cache import WORKERS, Extractor, open_crops
 from openjepa.evaluation.label_draws import LabelDraws, Plan
-from openjepa.evaluation.probe_cache import Answer
+from openjepa.evaluation.probe_cache import Prediction
+from openjepa.evaluation.probes.baselines import RANDOM_SEED
 from openjepa.evaluation.probes.finetune import Finetune
+from openjepa.evaluation.request import FINETUNE, LINEAR, Request
 from openjepa.evaluation.tasks.task import Labelled, Task
 from openjepa.machine import console
 from openjepa.runs.scores import PIXELS, TRAINED
 
-Blocks = Literal["last", "last4"]  # of the encoder: the last one, or the last four side by side
-FINETUNE = "finetune"
-FINETUNE_FLOOR = "logistic"  # pixels have nothing to tune; what they are worth is said by this probe
-LINEAR = "linear"  # chooses between the last block and the last four by itself, and can learn from random crops
+FINETUNE_BASELINE = "logistic"  # the probe for raw pixels, which have no weights to tune
 
 
-def resolved(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Every option of a probe, checked by building it once."""
+def options_of(name: str, settings: Any) -> dict[str, Any]:
+    """Every option of a probe; builds the probe once to check them."""
     if not isinstance(settings, Mapping):
         raise BadInput(f'the settings of {name} are "{settings}"; expected options, such as {name}.OPTION=VALUE')
     if "seed" in settings:
-        raise BadInput(f"{name}.seed cannot be set: seeds are 0, 1, 2 …; say how many with draws")
+        raise BadInput(f"{name}.seed cannot be set: seeds are 0, 1, 2 …; choose how many with draws")
     part = Finetune if name == FINETUNE else probes[name]
     values = schema.resolve(part, settings, where=name)
     part(**values)
     return values
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one probe said of one representation, for every seed."""
+    """The predictions of one probe on one representation, for every seed."""
 
-    guesses: Tensor  # [R, S] classes of the sound test pictures
+    guesses: Tensor  # [R, S] classes of the valid test images
     labels: Tensor  # [S]
     seeds: tuple[int, ...]
     protocol: dict[str, Any]
     seconds: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Probing:
     task: Task
     plan: Plan
     extractor: Extractor
-    names: tuple[str, ...]
-    features: Blocks = "last"
-    num_views: int = 0
-    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    request: Request
     tuned: nn.Module | None = None  # what fine-tuning starts from, if it is not the encoder itself
 
     def __post_init__(self) -> None:
-        for name in {*self.names, *self.settings}:
+        for name in {*self.names, *self.request.probe_options}:
             self._options(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.request.probes or self.task.definition.probes
 
     def outcome(self, name: str, representation: str) -> Outcome:
         """Features are extracted before the clock starts."""
-        is_tuned = self._fitted(name, representation) == FINETUNE
-        if not is_tuned:
+        fitted = self._fitted(name, representation)
+        if fitted != FINETUNE:
             train, test = self._features(name, representation, self.drawn.train), self._test(name, representation)
         console.notice(f"{self.task.name}: {name} on {representation} …")
-        answers = []
+        predictions = []
         for seed, rows in self._draws(name):
-            if is_tuned:
-                answers.append(self._finetuned(representation, seed, rows))
+            if fitted == FINETUNE:
+                predictions.append(self._finetuned(representation, seed, rows))
             else:
-                answers.append(self._asked(name, representation, seed, train.rows(rows), test))
-        seeds = tuple(seed for seed, _ in self._draws(name))
-        protocol = {**self._protocol(name, representation), "chosen": [answer.chosen for answer in answers]}
-        guesses = torch.stack([answer.guesses for answer in answers])
-        return Outcome(guesses, self._valid_test.labels, seeds, protocol, sum(answer.seconds for answer in answers))
+                predictions.append(self._fit_and_predict(fitted, representation, seed, train.rows(rows), test))
+        return Outcome(
+            guesses=torch.stack([one.guesses for one in predictions]),
+            labels=self._valid_test.labels,
+            seeds=tuple(seed for seed, _ in self._draws(name)),
+            protocol={**self._protocol(fitted, representation), "chosen": [one.chosen for one in predictions]},
+            seconds=sum(one.seconds for one in predictions),
+        )
 
-    def _asked(self, name: str, representation: str, seed: int, train: Features, test: Features) -> Answer:
-        fitted = self._fitted(name, representation)
-        probe = self._probe(fitted, seed)
-        if representation == TRAINED or not self.extractor.uses_cache:
-            return probe_cache.asked(probe, train, test)
-        return probe_cache.asked_once(probe, f"{fitted} {seed} {schema.plain(self._options(fitted))}", train, test)
+    def _fit_and_predict(
+        self, name: str, representation: str, seed: int, train: Features, test: Features
+    ) -> Prediction:
+        """Predictions of baselines come from the disk cache, if they are there."""
+        options = self._options(name)
+        key = None
+        if representation != TRAINED and self.extractor.uses_cache:
+            key = probe_cache.key(f"{name} {seed} {schema.plain(options)}", train, test)
+            stored = probe_cache.load(key)
+            if stored is not None:
+                return stored
+        probe = probes[name](**{**options, "seed": seed} if "seed" in options else options)
+        began = time.perf_counter()
+        guesses = probe.fit(train).predict(test)
+        prediction = Prediction(guesses=guesses, chosen=probe.chosen, seconds=time.perf_counter() - began)
+        if key is not None:
+            probe_cache.save(key, prediction)
+        return prediction
 
     def _protocol(self, name: str, representation: str) -> dict[str, Any]:
         """What was done, in words and numbers."""
-        name = self._fitted(name, representation)
-        definition, given = self.task.definition, self._options(name)
-        given.pop("seed", None)
+        definition, options = self.task.definition, self._options(name)
+        options.pop("seed", None)
         return {
             "about": definition.about,
             "source": definition.source,
@@ -105,14 +118,14 @@ class Probing:
             "split": self.task.split,
             "pictures": self.preparation.describe(),
             "probe": name,
-            "views": self.num_views if name == LINEAR and representation != PIXELS else 0,
-            "options": schema.plain(given),
+            "views": self.request.views if name == LINEAR and representation != PIXELS else 0,
+            "options": schema.plain(options),
             "random_encoder_seed": RANDOM_SEED,
         }
 
-    def seen_by(self, name: str) -> str:
+    def blocks_of(self, name: str) -> str:
         """Which blocks of the encoder a probe sees."""
-        return {LINEAR: "best of last and last4", FINETUNE: "all weights"}.get(name, self.features)
+        return {LINEAR: "best of last and last4", FINETUNE: "all weights"}.get(name, self.request.features)
 
     @cached_property
     def preparation(self) -> EvaluationCrop:
@@ -129,41 +142,37 @@ class Probing:
         return self.task.test.take(self.drawn.are_valid(self.task.test).nonzero().squeeze(1))
 
     def _draws(self, name: str) -> list[tuple[int, Tensor]]:
-        """(seed, rows of `drawn.train` with a label). Once, if nothing about it is random."""
+        """(seed, rows of `drawn.train` with a label). Only the first if nothing about it is random."""
         is_repeated = self.plan.is_random or "seed" in self._options(name)
         return self.drawn.rows[: None if is_repeated else 1]
 
     def _test(self, name: str, representation: str) -> Features:
-        found = self._features(name, representation, self.task.test)
+        features = self._features(name, representation, self.task.test)
         is_valid = self.drawn.are_valid(self.task.test)
-        return found if is_valid.all() else found.rows(is_valid.nonzero().squeeze(1))
+        return features if is_valid.all() else features.rows(is_valid.nonzero().squeeze(1))
 
     def _features(self, name: str, representation: str, part: Labelled) -> Features:
-        # Raw pixels of random crops would fill the memory and teach a linear head nothing that the fixed crop does not.
+        # Raw pixels of random crops would fill the memory and teach a linear head no more than the fixed crop does.
         has_views = name == LINEAR and part is self.drawn.train and representation != PIXELS
-        num_views = self.num_views if has_views else 0
+        num_views = self.request.views if has_views else 0
         is_alone = not self.drawn.uses_features  # pixels beside fine-tuning: nobody needs the encoders' features
-        found, _ = self.extractor.features(
+        features, _ = self.extractor.features(
             representation, part, self.preparation, num_views=num_views, is_alone=is_alone
         )
-        if self.features == "last4" and name != LINEAR and found.layers is not None:
-            return Features(found.layers, found.labels)
-        return found
+        if self.request.features == "last4" and name != LINEAR and features.layers is not None:
+            return Features(features.layers, features.labels)
+        return features
 
     def _fitted(self, name: str, representation: str) -> str:
-        """The probe that is fitted when `name` is asked for: pixels have nothing to tune."""
-        return FINETUNE_FLOOR if name == FINETUNE and representation == PIXELS else name
-
-    def _probe(self, name: str, seed: int) -> Probe:
-        given = self._options(name)
-        return probes[name](**{**given, "seed": seed} if "seed" in given else given)
+        """The probe that is fitted for the probe `name`."""
+        return FINETUNE_BASELINE if name == FINETUNE and representation == PIXELS else name
 
     def _options(self, name: str) -> dict[str, Any]:
         published = self.task.definition.linear if name == LINEAR else {}
-        given = self.settings.get(name, {})
-        return resolved(name, {**published, **given} if isinstance(given, Mapping) else given)
+        settings = self.request.probe_options.get(name, {})
+        return options_of(name, {**published, **settings} if isinstance(settings, Mapping) else settings)
 
-    def _finetuned(self, representation: str, seed: int, rows: Tensor) -> Answer:
+    def _finetuned(self, representation: str, seed: int, rows: Tensor) -> Prediction:
         began = time.perf_counter()
         tuned = Finetune(**{**self._options(FINETUNE), "seed": seed})
         part = self.drawn.train.take(rows)
@@ -175,4 +184,4 @@ class Probing:
         tuned.fit(network, images, part.index, part.labels, console.track)
         test = self._valid_test
         guesses = tuned.predict(open_crops(test, self.preparation), test.index)
-        return Answer(guesses, tuned.chosen, time.perf_counter() - began)
+        return Prediction(guesses=guesses, chosen=tuned.chosen, seconds=time.perf_counter() - began)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from openjepa.machine import distributed
 from openjepa.machine.precision import full_precision
+from openjepa.nn.whitening import whitening
 
 Kind = Literal["position", "whiten"]
 MOMENTUM = 0.99  # forgets in about 100 steps; not tuned
@@ -64,10 +65,8 @@ class Centering(nn.Module):
             # Collected around the running mean, zero at first: without the drift, positions would count as variance.
             self.covariance.lerp_(self._pop(self.new_covariance) - drift.T @ drift / len(drift), weight)
             is_due = index < REFRESH or index % REFRESH == 0
-            if (
-                is_due and self.covariance.isfinite().all()
-            ):  # else the training loop reports the loss that is not finite
-                self.whitener.copy_(inverse_root(self.covariance))
+            if is_due and self.covariance.isfinite().all():  # if not, the training loop reports the loss
+                self.whitener.copy_(whitening(self.covariance, relative_ridge=RIDGE, is_symmetric=True))
         self.num_new = 0
 
     def _pop(self, new: Tensor) -> Tensor:
@@ -75,10 +74,3 @@ class Centering(nn.Module):
         mean = distributed.mean(new / self.num_new)
         new.zero_()
         return mean
-
-
-def inverse_root(covariance: Tensor) -> Tensor:
-    """[D, D] -> [D, D]: (covariance + ridge)^(-1/2), in double precision, for it amplifies small numbers."""
-    spread, directions = torch.linalg.eigh(covariance.double())
-    scale = (spread.clamp(min=0) + RIDGE * spread.mean()).rsqrt()
-    return (directions * scale @ directions.T).to(covariance.dtype)

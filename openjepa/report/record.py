@@ -16,10 +16,10 @@ from openjepa.data.crops import batched
 from openjepa.data.crops.evaluation import EvaluationCrop
 from openjepa.data.crops.request import CropRequest, RandomCrop
 from openjepa.data.open import open_source
-from openjepa.runs import metrics, provenance
-from openjepa.runs import scores as score
+from openjepa.runs import metrics, provenance, scores
 from openjepa.runs.directory import RunFolder
 from openjepa.runs.provenance import Provenance
+from openjepa.runs.scores import Score
 
 SEED = 0  # every choice of the report: two reports of one run are the same
 CHUNK = 64  # images decoded at a time
@@ -33,7 +33,7 @@ class Record:
     config: Config
     provenance: Provenance
     metrics: list[dict[str, Any]]
-    scores: list[dict[str, Any]]  # rows of app.evaluate.Score
+    scores: list[Score]
     broken: list[dict[str, Any]]  # path and reason
 
     @property
@@ -57,7 +57,7 @@ def read(folder: RunFolder) -> Record:
         config=configs.load(settings.read(folder.config)),
         provenance=provenance.read(folder) if folder.provenance.exists() else Provenance(),
         metrics=metrics.read(folder.metrics),
-        scores=[row for path in sorted(folder.evals.glob("*.json")) for row in score.read(path)],
+        scores=[row for path in sorted(folder.evals.glob("*.json")) for row in scores.read(path)],
         broken=metrics.read(folder.broken),
     )
 

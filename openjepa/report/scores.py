@@ -1,16 +1,15 @@
-"""The scores of a run beside their baselines, as a table and in a few words."""
+"""The scores of a run and of its baselines, as a table and in a few words."""
 
 import shlex
-from typing import Any
 
 from markupsafe import Markup
 
 from openjepa.report import captions
 from openjepa.report.page import Cell, Paragraph, Section, Table
 from openjepa.report.record import Record
-from openjepa.runs.scores import ALL_LABELS, PIXELS, RANDOM, TRAINED
+from openjepa.runs.scores import NONE, PIXELS, RANDOM, TRAINED, Score, gain_text, percent
 
-Row = dict[str, dict[str, Any]]  # representation -> its score
+Row = dict[str, Score]  # representation -> its score
 NAMES = (PIXELS, RANDOM, TRAINED)
 
 
@@ -19,7 +18,7 @@ def section(record: Record) -> Section:
     if not rows:
         text = Markup("Not evaluated yet. Run <code>{}</code>.").format(_evaluation(record))
         return Section("scores", "Scores", [Paragraph(text)])
-    head = ["task", "probe", "labels", "chance", *NAMES, f"{TRAINED} − random"]
+    head = ["task", "probe", "labels", "chance, %", *(f"{name}, %" for name in NAMES), f"{TRAINED} − random"]
     body = [_cells(task, probe, labels, row) for (task, probe, labels, _), row in rows.items()]
     return Section("scores", "Scores", [Paragraph(captions.SCORES), Table(head, body, "scores"), *_notes(record)])
 
@@ -28,54 +27,45 @@ def _by_task(record: Record) -> dict[tuple[str, str, str, str], Row]:
     """(task, probe, labels, features) -> representation -> score."""
     rows: dict[tuple[str, str, str, str], Row] = {}
     for score in record.scores:
-        labels, features = str(score.get("labels", ALL_LABELS)), str(score.get("features", ""))
-        key = (str(score["task"]), str(score["probe"]), labels, features)
-        rows.setdefault(key, {})[str(score["representation"])] = score
+        key = (score.task, score.probe, score.labels, score.features)
+        rows.setdefault(key, {})[score.representation] = score
     return rows
 
 
 def _cells(task: str, probe: str, labels: str, row: Row) -> list[str | Cell]:
-    best = max(score["accuracy"] for score in row.values())
+    best = max(score.accuracy for score in row.values())
     any_score = next(iter(row.values()))
-    number = f" ({any_score['num_labels']:,})" if any_score.get("num_labels") else ""
-    accuracies = [_accuracy(row[name], best) if name in row else "–" for name in NAMES]
-    return [task, probe, labels + number, f"{any_score['chance']:.1%}", *accuracies, _difference(row)]
+    number = f" ({any_score.num_labels:,})" if any_score.num_labels else ""
+    accuracies = [_accuracy(row[name], best) if name in row else NONE for name in NAMES]
+    return [task, probe, labels + number, percent(any_score.chance), *accuracies, _difference(row)]
 
 
-def _accuracy(score: dict[str, Any], best: float) -> Cell:
-    """With its 95 % interval, and its spread over seeds where there are several."""
-    text, note = f"{score['accuracy']:.1%}", ""
-    if score.get("spread") is not None:
-        text += f" ± {100 * score['spread']:.1f}"
-    if score.get("interval"):
-        low, high = score["interval"]
-        note = f"{100 * low:.1f}–{100 * high:.1f}"
-    return Cell(text, note, "best" if score["accuracy"] == best else "")
+def _accuracy(score: Score, best: float) -> Cell:
+    return Cell(score.text, style="best" if score.accuracy == best else "")
 
 
 def _difference(row: Row) -> str | Cell:
     if not {TRAINED, RANDOM} <= row.keys():
-        return "–"
-    points = 100 * (row[TRAINED]["accuracy"] - row[RANDOM]["accuracy"])
-    limits = row[TRAINED].get("gain_interval")
-    note = f"{100 * limits[0]:+.1f} to {100 * limits[1]:+.1f}" if limits else ""
-    return Cell(f"{points:+.1f}".replace("-", "−"), note.replace("-", "−"), "up" if points > 0 else "down")
+        return NONE
+    gain = row[TRAINED].accuracy - row[RANDOM].accuracy
+    text = gain_text(gain, row[TRAINED].gain_interval).replace("-", "−")
+    return Cell(text, style="up" if gain > 0 else "down")
 
 
 def _notes(record: Record) -> list[Paragraph]:
-    """For each task: what it is about, how many images it has, and whether test images were seen before."""
+    """What each task is, how many images it has, and whether training saw some of its test images."""
     notes = []
-    for task in dict.fromkeys(str(score["task"]) for score in record.scores):
-        score = next(score for score in record.scores if score["task"] == task)
-        if not score.get("num_test"):
+    for task in dict.fromkeys(score.task for score in record.scores):
+        score = next(score for score in record.scores if score.task == task)
+        if not score.num_test:
             continue
-        about = score.get("protocol", {}).get("about", "")
-        sizes = f"{score.get('num_train', 0):,} training and {score['num_test']:,} test images"
+        about = score.protocol.get("about", "")
+        sizes = f"{score.num_train:,} training and {score.num_test:,} test images"
         notes.append(Markup("<b>{}</b>: {}{}.").format(task, f"{about}; " if about else "", sizes))
         for where in ("training", "pretraining"):
-            if (score.get("leaks") or {}).get(where):
+            if score.leaks.get(where):
                 notes.append(
-                    Markup("Warning: {:,} test images are also in the {} data.").format(score["leaks"][where], where)
+                    Markup("Warning: {:,} test images are also in the {} data.").format(score.leaks[where], where)
                 )
     return [Paragraph(Markup(" ").join(notes), "note")] if notes else []
 
@@ -85,7 +75,7 @@ def tile(record: Record) -> tuple[str, str, str]:
     rows = [row for row in _by_task(record).values() if {TRAINED, RANDOM} <= row.keys()]
     if not rows:
         return "Scores", "none yet", _evaluation(record)
-    better = sum(row[TRAINED]["accuracy"] > row[RANDOM]["accuracy"] for row in rows)
+    better = sum(row[TRAINED].accuracy > row[RANDOM].accuracy for row in rows)
     return "Scores", f"{better} of {len(rows)}", "above the same encoder with random weights"
 
 

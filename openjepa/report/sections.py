@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from openjepa.core import seeding
 from openjepa.core.contracts import Method, PredictsBlocks
 from openjepa.core.types import Masks
-from openjepa.evaluation.candidate import random_like
+from openjepa.evaluation.probes.baselines import random_like
 from openjepa.masks.statistics import coverage
 from openjepa.models.vit import VisionTransformer
 from openjepa.report import attention_widget, captions

@@ -1,10 +1,10 @@
-"""A score with everything one needs to believe it, and the files in RUN/evals that keep scores."""
+"""A score with everything one needs to trust it, its text in tables, and the files in RUN/evals that hold scores."""
 
 import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,96 +15,136 @@ from openjepa.runs.directory import RunFolder, write_json
 
 PIXELS, RANDOM, TRAINED = "pixels", "random encoder", "trained"
 ALL_LABELS = "all"
-NEEDED = {"task", "probe", "representation", "accuracy", "chance"}  # keys without which a row is no score
-LONGEST_NAME = 100
-SAME = (
-    "task",
-    "probe",
-    "representation",
-    "labels",
-    "encoder",
-    "features",
-)  # a new score with these replaces an old one
+NONE = "–"  # in tables
+REQUIRED = {"task", "probe", "representation", "accuracy", "chance"}  # a row without one of these keys is no score
+MAX_NAME = 100  # letters of a file name
+Interval = tuple[float, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Score:
     task: str
     probe: str
     representation: str  # pixels, random encoder, trained
     accuracy: float  # the task's metric; the mean over seeds
-    interval: tuple[float, float]  # 95 %, over test pictures and seeds
-    chance: float  # of always naming the commonest class of the training set
-    spread: float | None = None  # standard deviation over seeds, where there are several
-    gain: float | None = None  # over random weights, on the same pictures and labels …
-    gain_interval: tuple[float, float] | None = None  # … and its 95 % interval
+    interval: Interval | None = None  # 95 %, over test images and seeds
+    chance: float  # the accuracy of always predicting the most common class of the training set
+    spread: float | None = None  # standard deviation over seeds, if there are several
+    gain: float | None = None  # over random weights, on the same images and labels …
+    gain_interval: Interval | None = None  # … and its 95 % interval
     metric: str = "accuracy"
     balanced_accuracy: float = 0.0  # the mean of the classes' own accuracies
     labels: str = ALL_LABELS  # the budget: all, 1%, 5/class, a list
-    num_labels: int = 0  # labelled pictures a probe saw
-    num_train: int = 0  # of so many training pictures
+    num_labels: int = 0  # labelled images a probe saw
+    num_train: int = 0  # training images, labelled or not
     num_test: int = 0
     num_classes: int = 0
     seeds: tuple[int, ...] = (0,)  # of label draws and probes
-    encoder: str = ""  # target or context encoder, or what else
+    encoder: str = ""  # target encoder, context encoder, module, fresh weights
     features: str = "last"  # last block, or the last four
     protocol: dict[str, Any] = field(default_factory=dict)
     weights: str = ""  # sha256 of what was evaluated
     data: dict[str, str] = field(default_factory=dict)  # fingerprints
     leaks: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0  # of fitting and predicting, features not counted
+    seconds: float = 0.0  # of fitting and predicting, without feature extraction
     made: dict[str, Any] = field(default_factory=dict)  # when, with which version
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    @property
+    def text(self) -> str:
+        return accuracy_text(self.accuracy, self.interval, spread=self.spread)
+
+    @property
+    def gain_text(self) -> str:
+        return NONE if self.gain is None else gain_text(self.gain, self.gain_interval)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """A new score replaces the old one with the same key."""
+        return (self.representation, *self.group)
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """The same for an encoder and the baselines that were measured with it."""
+        return self.task, self.probe, self.labels, self.encoder, self.features
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def accuracy_text(accuracy: float, interval: Interval | None, *, spread: float | None = None) -> str:
+    """In percent, with the spread over seeds and the 95 % interval.
+
+    >>> accuracy_text(0.421, (0.4, 0.44), spread=0.012)
+    '42.1 ± 1.2 [40.0, 44.0]'
+    """
+    text = percent(accuracy) if spread is None else f"{percent(accuracy)} ± {percent(spread)}"
+    return text if interval is None else f"{text} [{percent(interval[0])}, {percent(interval[1])}]"
+
+
+def gain_text(gain: float, interval: Interval | None = None) -> str:
+    """In percentage points, with a sign.
+
+    >>> gain_text(0.05, (-0.01, 0.11))
+    '+5.0 [-1.0, +11.0]'
+    """
+    text = f"{100 * gain:+.1f}"
+    return text if interval is None else f"{text} [{100 * interval[0]:+.1f}, {100 * interval[1]:+.1f}]"
+
 
 def store(folder: RunFolder, scores: Sequence[Score]) -> None:
-    """Beside earlier ones of the same weights; those of other weights go, they are no longer about this run."""
+    """Adds to earlier scores of the same weights. Scores of other weights are removed: they describe another encoder."""
     folder.evals.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.evals / ".lock"):
         for task in dict.fromkeys(score.task for score in scores):
             path = file_of(folder, task)
-            new = [score.as_dict() for score in scores if score.task == task]
-            write_json(path, _still_true(read(path), new) + new)
+            new = [score for score in scores if score.task == task]
+            write(path, [*_still_true(read(path), new), *new])
 
 
-def _still_true(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    replaced = {_key(row) for row in new}
-    weights = {row["weights"] for row in new if row["representation"] == TRAINED}
-    groups = {_group(row) for row in old if row.get("weights") in weights}
-    return [row for row in old if _group(row) in groups and _key(row) not in replaced]
+def write(path: Path, scores: Sequence[Score]) -> None:
+    write_json(path, [score.as_dict() for score in scores])
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file of scores; none when there is no such file or it holds something else."""
+def _still_true(old: Sequence[Score], new: Sequence[Score]) -> list[Score]:
+    replaced = {score.key for score in new}
+    weights = {score.weights for score in new if score.representation == TRAINED}
+    groups = {score.group for score in old if score.weights in weights}
+    return [score for score in old if score.group in groups and score.key not in replaced]
+
+
+def read(path: Path) -> list[Score]:
+    """The scores in a file; none if the file does not exist or holds something else."""
     if not path.exists():
         return []
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadInput(f"{path} cannot be read ({error}); mend or delete it, then evaluate again") from None
-    return [row for row in rows if _is_score(row)] if isinstance(rows, list) else []
+        raise BadInput(f"{path} cannot be read ({error}); fix or delete it, then evaluate again") from None
+    return [_score(row) for row in rows if _is_score(row)] if isinstance(rows, list) else []
 
 
 def _is_score(row: Any) -> bool:
-    if not isinstance(row, dict) or not row.keys() >= NEEDED:
+    if not isinstance(row, dict) or not row.keys() >= REQUIRED:
         return False
     return all(isinstance(row[name], int | float) for name in ("accuracy", "chance"))
 
 
-def _key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row.get(name) for name in SAME)
-
-
-def _group(row: dict[str, Any]) -> tuple[Any, ...]:
-    """The rows of the floors belong to the row of the encoder that they were measured with."""
-    return tuple(row.get(name) for name in SAME if name != "representation")
+def _score(row: dict[str, Any]) -> Score:
+    """Other versions write other keys: a missing one gets its default, an unknown one is ignored."""
+    names = [each.name for each in fields(Score)]
+    values: dict[str, Any] = {name: row[name] for name in names if row.get(name) is not None}
+    for name, value in values.items():
+        values[name] = tuple(value) if isinstance(value, list) else value
+    return Score(**values)
 
 
 def file_of(folder: RunFolder, task: str) -> Path:
-    """A task may be a path: no slashes in the name, and no more letters than file systems allow."""
+    """A task may be a path: the name has no slashes, and no more letters than file systems allow."""
     name = re.sub(r"[^\w.-]", "_", task)
-    if len(name) > LONGEST_NAME:
-        name = f"{name[-LONGEST_NAME:]}-{hashlib.sha256(task.encode()).hexdigest()[:8]}"
+    if len(name) > MAX_NAME:
+        name = f"{name[-MAX_NAME:]}-{hashlib.sha256(task.encode()).hexdigest()[:8]}"
     return folder.evals / f"{name}.json"

@@ -1,4 +1,4 @@
-"""`openjepa ablate`: one thing changed at a time. The paper's ablations are data (ablations.yaml), and so are a user's own."""
+"""`openjepa ablate`: change one thing at a time. The paper's ablations are in ablations.yaml; a user's file has the same form."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,15 +16,15 @@ ARM_KEYS = {"set", "published"}
 
 def study(name: str, terms: Terms, *, only: Sequence[str] = ()) -> Study:
     """`name` is one of the paper's ablations or a YAML file: title, published (optional), arms: {name: {set: {a.b: c}}}."""
-    given = definition(name)
-    arms = [_arm(str(arm), settings or {}, name) for arm, settings in given["arms"].items()]
+    values = definition(name)
+    arms = [_arm(str(arm), settings or {}, name) for arm, settings in values["arms"].items()]
     unknown = [word for word in only if word not in {arm.name for arm in arms}]
     if unknown:
         raise BadInput(
-            f'--only "{unknown[0]}" is no arm of {name}{did_you_mean(unknown[0], [arm.name for arm in arms])}'
+            f'--only "{unknown[0]}" is not an arm of {name}{did_you_mean(unknown[0], [arm.name for arm in arms])}'
         )
     chosen = tuple(arm for arm in arms if not only or arm.name in only)
-    return Study(f"{given['title']}, {terms.words}", terms, chosen, given.get("published", ""))
+    return Study(f"{values['title']}, {terms.title}", terms, chosen, values.get("published", ""))
 
 
 def names() -> list[str]:
@@ -36,23 +36,23 @@ def definition(name: str) -> dict[str, Any]:
         return plain.read(PAPER)[name]
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
-        raise BadInput(f'unknown ablation "{name}"{did_you_mean(name, names())}; or give a YAML file of your own')
-    given = plain.read(path)
-    unknown = sorted(given.keys() - KEYS)
+        raise BadInput(f'unknown ablation "{name}"{did_you_mean(name, names())}; or pass a YAML file')
+    values = plain.read(path)
+    unknown = sorted(values.keys() - KEYS)
     if unknown:
         raise BadInput(f'unknown key "{unknown[0]}" in {path}{did_you_mean(unknown[0], KEYS)}')
-    if not isinstance(given.get("arms"), dict) or len(given["arms"]) < 2 or "title" not in given:
+    if not isinstance(values.get("arms"), dict) or len(values["arms"]) < 2 or "title" not in values:
         raise BadInput(f"{path} must have a title and two or more arms: {{name: {{set: {{optim.lr: 1e-3}}}}}}")
-    return given
+    return values
 
 
-def _arm(name: str, given: Any, where: str) -> Arm:
-    if not isinstance(given, dict):
-        raise BadInput(f'arm "{name}" of {where} is "{given}"; expected {{set: {{optim.lr: 1e-3}}}}')
-    unknown = sorted(given.keys() - ARM_KEYS)
+def _arm(name: str, values: Any, where: str) -> Arm:
+    if not isinstance(values, dict):
+        raise BadInput(f'arm "{name}" of {where} is "{values}"; expected {{set: {{optim.lr: 1e-3}}}}')
+    unknown = sorted(values.keys() - ARM_KEYS)
     if unknown:
         raise BadInput(f'unknown key "{unknown[0]}" in arm "{name}" of {where}{did_you_mean(unknown[0], ARM_KEYS)}')
-    settings, published = given.get("set") or {}, given.get("published")
+    settings, published = values.get("set") or {}, values.get("published")
     if not isinstance(settings, dict):
         raise BadInput(
             f'arm "{name}" of {where} has set "{settings}"; expected settings by their paths: {{optim.lr: 1e-3}}'

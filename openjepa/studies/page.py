@@ -9,7 +9,7 @@ from openjepa.report.page import Cell, Fold, Page, Paragraph, Plot, Section, Tab
 from openjepa.report.page import render as render_page
 from openjepa.studies import table as study_table
 from openjepa.studies.results import Row
-from openjepa.studies.study import Study, as_asked
+from openjepa.studies.study import Study
 
 
 def render(study: Study, rows: Sequence[Row], *, command: str) -> str:
@@ -47,5 +47,5 @@ def _race(rows: Sequence[Row]) -> list[Section]:
 
 
 def _settings(study: Study) -> Section:
-    text = yaml.safe_dump(as_asked(study), sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(study.as_dict(), sort_keys=False, allow_unicode=True)
     return Section("settings", "Settings", [Fold("study.yaml", code=text)])

@@ -1,4 +1,4 @@
-"""What a study has found so far: a row for each arm, from the run folders alone."""
+"""The results of a study so far, one row for each arm, read from the run folders alone."""
 
 import statistics
 from collections.abc import Mapping
@@ -8,22 +8,23 @@ from typing import Any
 from openjepa.core import settings
 from openjepa.runs import metrics, provenance
 from openjepa.runs.directory import RunFolder
-from openjepa.runs.scores import PIXELS, RANDOM, TRAINED, read
-from openjepa.studies.study import Arm, Study, StudyFolder
+from openjepa.runs.scores import PIXELS, RANDOM, TRAINED, Interval, Score, accuracy_text, gain_text, read
+from openjepa.studies.folder import StudyFolder
+from openjepa.studies.study import Arm, Study
 from openjepa.training import verdict
 
-CURVES = ("probe/logistic", "probe/knn")  # of the online probe; the first that a run has is drawn
+CURVES = ("probe/logistic", "probe/knn")  # of the online probe; the page shows the first that a run has
 Curve = tuple[list[float], list[float]]  # minutes, accuracies
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One arm judged by one probe on one task, over its seeds, in shares of 1."""
+    """The accuracies of one arm with one probe on one task, over its seeds."""
 
     task: str
     probe: str
     by_seed: dict[int, float]
-    interval: tuple[float, float]  # holds the 95 % intervals (over test pictures and label draws) of all seeds
+    interval: Interval | None  # covers the 95 % intervals (over test images and label draws) of all seeds
     random: float  # the same encoder with random weights
     pixels: float
 
@@ -36,6 +37,10 @@ class Judged:
         """Standard deviation over seeds."""
         return statistics.stdev(self.by_seed.values()) if len(self.by_seed) > 1 else None
 
+    @property
+    def text(self) -> str:
+        return f"{accuracy_text(self.mean, self.interval)} ({gain_text(self.mean - self.random)})"
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -47,7 +52,7 @@ class Facts:
     memory_mib: float
     commit: str
     machine: str
-    warning: str  # what the watch said at the end, if something was wrong
+    warning: str  # of the watch at the end; empty: all was well
     curve: Curve
 
 
@@ -63,7 +68,7 @@ class Row:
 
 
 def collect(study: Study, folder: StudyFolder) -> list[Row]:
-    """A row for every arm, also for one that has no finished run yet."""
+    """A row for every arm, even without a finished run."""
     return [_row(study, folder, arm) for arm in study.arms]
 
 
@@ -81,7 +86,7 @@ def _facts(run: RunFolder) -> Facts | None:
         return None
     record = provenance.read(run)
     rates = metrics.series(rows, "throughput/images_per_second")[1]
-    found = verdict.judge(rows)
+    watch = verdict.judge(rows)
     return Facts(
         images=(record.steps or 0) * int(settings.read(run.config)["train"]["batch_size"]),
         rate=statistics.median(rates) if rates else 0.0,
@@ -89,28 +94,29 @@ def _facts(run: RunFolder) -> Facts | None:
         memory_mib=float(record.peak_memory_mib or 0),
         commit=str(record.commit),
         machine=record.machine.processor,
-        warning=str(found) if found.is_bad else "",
+        warning=str(watch) if watch.is_bad else "",
         curve=_curve(rows),
     )
 
 
-def _judged(task: str, probe: str, scores: Mapping[int, list[dict[str, Any]]]) -> Judged | None:
+def _judged(task: str, probe: str, scores: Mapping[int, list[Score]]) -> Judged | None:
     """`scores` by seed."""
-    found: dict[int, dict[str, dict[str, Any]]] = {}
+    by_seed: dict[int, dict[str, Score]] = {}
     for seed, rows in scores.items():
-        ours = {row["representation"]: row for row in rows if (row["task"], row["probe"]) == (task, probe)}
-        if ours:
-            found[seed] = ours
-    if not found:
+        chosen = {row.representation: row for row in rows if (row.task, row.probe) == (task, probe)}
+        if chosen:
+            by_seed[seed] = chosen
+    if not by_seed:
         return None
-    trained = [rows[TRAINED] for rows in found.values()]
+    limits = [rows[TRAINED].interval for rows in by_seed.values()]
+    known = [interval for interval in limits if interval is not None]
     return Judged(
-        task,
-        probe,
-        by_seed={seed: rows[TRAINED]["accuracy"] for seed, rows in found.items()},
-        interval=(min(row["interval"][0] for row in trained), max(row["interval"][1] for row in trained)),
-        random=statistics.mean(rows[RANDOM]["accuracy"] for rows in found.values()),
-        pixels=statistics.mean(rows[PIXELS]["accuracy"] for rows in found.values()),
+        task=task,
+        probe=probe,
+        by_seed={seed: rows[TRAINED].accuracy for seed, rows in by_seed.items()},
+        interval=(min(low for low, _ in known), max(high for _, high in known)) if known else None,
+        random=statistics.mean(rows[RANDOM].accuracy for rows in by_seed.values()),
+        pixels=statistics.mean(rows[PIXELS].accuracy for rows in by_seed.values()),
     )
 
 

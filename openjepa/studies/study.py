@@ -1,10 +1,10 @@
-"""A study: one job done in several ways (arms), with several seeds, at an equal budget, judged on the same tasks.
+"""A study: several settings (arms) × several seeds at an equal budget, evaluated on the same tasks.
 
-`openjepa compare` and `openjepa ablate` both make one. It lies in a folder: study.yaml says what is asked, runs/ holds a run for
-each arm and seed, and results.json, table.md and index.html what came out. A study that was killed goes on where it stopped.
+`openjepa compare` and `openjepa ablate` both define one; run.py runs it.
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,6 @@ import yaml
 
 from openjepa.core import settings as plain
 from openjepa.core.errors import BadInput
-from openjepa.runs.directory import RunFolder, write_text
-
-MAY_CHANGE = ("title", "terms.seeds", "terms.tasks", "terms.probes")  # more or fewer of these is no other question
-ARM = re.compile(r"arms\.[^.]+")
 
 
 @dataclass(frozen=True)
@@ -24,15 +20,15 @@ class Arm:
     name: str
     settings: dict[str, Any] = field(default_factory=dict)  # dotted path -> value, on top of the study's own
     group: str = ""  # a heading in the table
-    published: float | None = None  # a number of the paper to stand beside ours; never mixed with it
+    published: float | None = None  # a number of the paper, shown beside ours
 
     @property
     def slug(self) -> str:
-        """For the names of files."""
+        """For file names."""
         return re.sub(r"[^\w.-]+", "_", self.name)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Terms:
     """What all arms of a study share."""
 
@@ -40,13 +36,12 @@ class Terms:
     seeds: tuple[int, ...]
     tasks: tuple[str, ...]
     probes: tuple[str, ...]
-    labels: str | None = None  # how many the probes may see, as for `openjepa evaluate`; None: all
+    labels: str | None = None  # how many labels the probes see, as for `openjepa evaluate`; None: all
     features: str = "last"
     budget: str = ""  # in words
 
     @property
-    def words(self) -> str:
-        """For a title."""
+    def title(self) -> str:
         data = self.base.get("data") or {}
         return f"{self.budget}, {data.get('source', 'the default data')}"
 
@@ -56,7 +51,7 @@ class Study:
     title: str
     terms: Terms
     arms: tuple[Arm, ...]
-    published: str = ""  # what the published numbers are: which table, model, length, measure
+    published: str = ""  # where the published numbers come from: table, model, length, metric
 
     def __post_init__(self) -> None:
         slugs = [arm.slug for arm in self.arms]
@@ -65,7 +60,7 @@ class Study:
             raise BadInput(f'the arms "{twins[0]}" and "{twins[1]}" would have the same folder; rename one')
 
     def cells(self) -> list[tuple[Arm, int]]:
-        """Seed by seed, so that a study that is not finished yet has every arm once."""
+        """Seed by seed: an unfinished study has every arm once before any arm twice."""
         return [(arm, seed) for seed in self.terms.seeds for arm in self.arms]
 
     def settings(self, arm: Arm, seed: int) -> dict[str, Any]:
@@ -76,63 +71,28 @@ class Study:
         plain.put(merged, "seed", seed)
         return merged
 
-
-@dataclass(frozen=True)
-class StudyFolder:
-    path: Path
-
-    @property
-    def question(self) -> Path:
-        return self.path / "study.yaml"
-
-    @property
-    def results(self) -> Path:
-        return self.path / "results.json"
-
-    @property
-    def table(self) -> Path:
-        return self.path / "table.md"
-
-    @property
-    def page(self) -> Path:
-        return self.path / "index.html"
-
-    def run(self, arm: Arm, seed: int) -> RunFolder:
-        return RunFolder(self.path / "runs" / f"{arm.slug}-seed{seed}")
-
-    def config(self, arm: Arm, seed: int) -> Path:
-        return self.path / "configs" / f"{arm.slug}-seed{seed}.yaml"
-
-    def scores(self, arm: Arm, seed: int) -> Path:
-        """What this study asked for, in the run's folder; the run may have been judged in other ways, too."""
-        return self.run(arm, seed).path / "study.json"
+    def as_dict(self) -> dict[str, Any]:
+        """As study.yaml holds it, the arms by name."""
+        values = {**asdict(self), "arms": {arm.name: asdict(arm) for arm in self.arms}}
+        return yaml.safe_load(yaml.safe_dump(values, sort_keys=False))
 
 
-def check_folder(folder: StudyFolder, study: Study) -> None:
-    """A new folder, or one that holds the same question: results of different questions are never mixed."""
-    if folder.question.exists():
-        before = plain.read(folder.question)
-        changed = [row for row in plain.difference(before, as_asked(study)) if not _may_change(*row)]
-        if changed:
-            path, old, new = changed[0]
-            raise BadInput(
-                f"{folder.path} holds another study ({path} is {old} there, {new} here); name another folder with --run, "
-                "or ask the same"
-            )
-    elif folder.path.exists() and any(folder.path.iterdir()):
-        raise BadInput(f"{folder.path} is not empty and holds no study; name another folder with --run")
+def base_settings(
+    file: Path | None, options: Mapping[str, Any], overrides: Sequence[str], *, watched: str
+) -> dict[str, Any]:
+    """What all arms share: a file, then options of the command line, then overrides.
 
-
-def write_question(folder: StudyFolder, study: Study) -> None:
-    write_text(folder.question, yaml.safe_dump(as_asked(study), sort_keys=False, allow_unicode=True))
-
-
-def as_asked(study: Study) -> dict[str, Any]:
-    """As YAML holds it, the arms by name."""
-    values = {**asdict(study), "arms": {arm.name: asdict(arm) for arm in study.arms}}
-    return yaml.safe_load(yaml.safe_dump(values, sort_keys=False))
-
-
-def _may_change(path: str, old: Any, new: Any) -> bool:
-    is_new_or_left_out = ARM.fullmatch(path) is not None and (old is None or new is None)
-    return path in MAY_CHANGE or is_new_or_left_out
+    Unless the settings configure the monitor `probe`, a small one on the task `watched` runs during training, for curves.
+    """
+    base = plain.copied(plain.read(file)) if file is not None else {}
+    changes = [plain.parse_override(override) for override in overrides]
+    for path, value in [*((path, value) for path, value in options.items() if value is not None), *changes]:
+        plain.put(base, path, value)
+    lengths = [path for path, _ in changes if path in plain.BUDGETS]
+    if lengths:
+        raise BadInput(
+            f"--set {lengths[0]} is not possible in a study; set the budget of all arms with --minutes, --epochs or --flops"
+        )
+    if "probe" not in (base.get("monitors") or {}):
+        plain.put(base, "monitors.probe", {"task": watched, "every": "10%"})
+    return base

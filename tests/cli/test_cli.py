@@ -253,7 +253,7 @@ def test_the_table_shows_labels_intervals_and_gains(call, tmp_path: Path) -> Non
     code, out, errors = call(*words, "--labels", "4/class", "--draws", "2")
     assert code == 0, errors
     assert "fresh weights [95 %]" in out and "4/class (8)" in out and "gain [95 %]" in out and " ± " in out
-    assert "20,000 training and 4,000 test pictures, 2 classes" in out
+    assert "20,000 training and 4,000 test images, 2 classes" in out
 
 
 def test_minutes_are_turned_into_steps_and_the_budget_is_kept_in_mind_on_resume(call, tmp_path: Path) -> None:

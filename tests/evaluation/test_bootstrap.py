@@ -36,6 +36,6 @@ def test_seeds_that_disagree_widen_the_interval() -> None:
 
 
 def test_the_paired_difference_of_two_equal_classifiers_is_exactly_nothing() -> None:
-    """Their own intervals would overlap however many pictures there are."""
+    """Their own intervals would overlap however many images there are."""
     is_right = torch.rand(1, 200).round()
     assert bootstrap.interval(is_right - is_right) == (0.0, 0.0)

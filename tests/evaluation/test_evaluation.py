@@ -1,5 +1,6 @@
-"""Whole evaluations on small made-up pictures: floors, counts, intervals, leaks, caches, files."""
+"""Whole evaluations on small made-up images: baselines, counts, intervals, leaks, caches, files."""
 
+import dataclasses
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,9 +14,10 @@ from torch import Tensor, nn
 import openjepa
 from openjepa.core.errors import BadInput, OpenJepaError
 from openjepa.data.crops import batched
-from openjepa.evaluation import candidate, feature_cache, features
-from openjepa.evaluation import run as evaluation
+from openjepa.evaluation import feature_cache, features
+from openjepa.evaluation.probes.baselines import random_like
 from openjepa.evaluation.probes.logistic import Logistic
+from openjepa.evaluation.request import Request
 from openjepa.models.sizes import SIZES
 from openjepa.models.vit import VisionTransformer
 from openjepa.runs import scores as scores_file
@@ -35,21 +37,21 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def pictures(number: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def quarters(number: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Noise whose four classes are told by one thing only: which quarter is a little brighter."""
     random = np.random.default_rng(seed)
     labels = np.arange(number) % NUM_CLASSES
     pixels = random.integers(0, 200, (number, 8, 8, 3))
-    for picture, label in zip(pixels, labels, strict=True):
+    for image, label in zip(pixels, labels, strict=True):
         top, left = 4 * (label // 2), 4 * (label % 2)
-        picture[top : top + 4, left : left + 4] += 55
+        image[top : top + 4, left : left + 4] += 55
     return pixels.astype(np.uint8), labels
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("data") / "quarters.npz"
-    (x, y), (a, b) = pictures(240, 0), pictures(120, 1)
+    (x, y), (a, b) = quarters(240, 0), quarters(120, 1)
     np.savez(path, x_train=x, y_train=y, x_test=a, y_test=b)
     return str(path)
 
@@ -72,7 +74,7 @@ class Quarters(nn.Module):
 
 
 class Blind(nn.Module):
-    """Says the same of every picture, as tokens."""
+    """The same tokens for every image."""
 
     def forward(self, images: Tensor) -> Tensor:
         return images.new_zeros(len(images), 5, 4) + torch.arange(4.0)
@@ -98,7 +100,7 @@ def test_features_that_make_the_task_trivial_reach_100_percent(data: str, probe:
 
 @pytest.mark.parametrize("probe", ["knn", "logistic", "linear"])
 def test_shuffled_labels_fall_to_chance(probe: str, tmp_path: Path) -> None:
-    (x, y), (a, b) = pictures(240, 0), pictures(400, 1)
+    (x, y), (a, b) = quarters(240, 0), quarters(400, 1)
     random = np.random.default_rng(0)
     np.savez(tmp_path / "s.npz", x_train=x, y_train=random.permutation(y), x_test=a, y_test=random.permutation(b))
     for score in openjepa.evaluate(Quarters(), str(tmp_path / "s.npz"), probe=probe, settings=quick(probe)):
@@ -106,13 +108,13 @@ def test_shuffled_labels_fall_to_chance(probe: str, tmp_path: Path) -> None:
         assert score.interval[0] - 0.03 < 0.25 < score.interval[1] + 0.03
 
 
-def test_an_encoder_that_is_blind_stays_at_chance_and_below_its_floors(data: str) -> None:
+def test_a_blind_encoder_stays_at_chance_and_below_its_baselines(data: str) -> None:
     scores = by(openjepa.evaluate(Blind(), data, probe="logistic", image_size=8), "logistic")
     assert scores[TRAINED].accuracy == pytest.approx(0.25) and scores[PIXELS].accuracy > 0.5
     assert scores[TRAINED].gain == 0.0 and scores[TRAINED].gain_interval == (0.0, 0.0)
 
 
-def test_a_result_carries_everything_needed_to_believe_it(data: str) -> None:
+def test_a_score_carries_everything_needed_to_trust_it(data: str) -> None:
     encoder = Quarters()
     scores = openjepa.evaluate(encoder, data, probe=["knn", "linear"], settings=QUICK)
     assert [(s.probe, s.representation) for s in scores] == [
@@ -141,10 +143,10 @@ def test_the_baseline_of_a_foreign_module_has_new_weights_and_leaves_the_module_
     module = Both()
     before = [parameter.clone() for parameter in module.parameters()]
     state = torch.get_rng_state()
-    fresh, again = candidate.random_like(module), candidate.random_like(module)
+    fresh, again = random_like(module), random_like(module)
     assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
     for (name, old), new, same in zip(module.named_parameters(), fresh.parameters(), again.parameters(), strict=True):
-        # A scale of ones is where it started: noise in its place would cripple the baseline.
+        # A scale of ones is where it started: noise instead would cripple the baseline.
         assert torch.equal(old, new) == (name == "scale") and torch.equal(new, same)
     assert torch.equal(state, torch.get_rng_state())
 
@@ -154,9 +156,7 @@ def test_a_baseline_can_be_given(data: str) -> None:
     assert scores[RANDOM].accuracy == scores[TRAINED].accuracy == 1.0 and scores[TRAINED].gain == 0.0
 
 
-def test_features_are_extracted_once_for_the_same_weights_pictures_and_preparation(
-    data: str, tmp_path, monkeypatch
-) -> None:
+def test_features_are_extracted_once_for_the_same_weights_images_and_crop(data: str, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("OPENJEPA_CACHE", str(tmp_path))
     encoder = Quarters()
     first = openjepa.evaluate(encoder, data, probe="knn")
@@ -175,11 +175,11 @@ def test_features_are_extracted_once_for_the_same_weights_pictures_and_preparati
 
 def test_cached_and_fresh_features_give_the_same_scores(data: str, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("OPENJEPA_CACHE", str(tmp_path))
-    rows = [openjepa.evaluate(Quarters(), data, probe="logistic", uses_cache=kept) for kept in (True, True, False)]
+    rows = [openjepa.evaluate(Quarters(), data, probe="logistic", uses_cache=cached) for cached in (True, True, False)]
     assert len({tuple(score.accuracy for score in row) for row in rows}) == 1
 
 
-def test_probes_on_the_floors_are_fitted_once_and_those_on_the_encoder_each_time(
+def test_probes_on_the_baselines_are_fitted_once_and_those_on_the_encoder_each_time(
     data: str, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setenv("OPENJEPA_CACHE", str(tmp_path))
@@ -189,19 +189,19 @@ def test_probes_on_the_floors_are_fitted_once_and_those_on_the_encoder_each_time
     assert fits == [20] * 9, "three representations, three draws of labels"
     second = openjepa.evaluate(Quarters(), data, probe="logistic", labels="5/class")
     assert len(fits) == 12 and second[2].representation == TRAINED
-    kept = ("accuracy", "interval", "seeds", "protocol")
-    for name in kept:
+    names = ("accuracy", "interval", "seeds", "protocol")
+    for name in names:
         assert [getattr(one, name) for one in first] == [getattr(one, name) for one in second]
-    assert [one.seconds for one in first[:2]] == [one.seconds for one in second[:2]], "what it took when it was done"
+    assert [one.seconds for one in first[:2]] == [one.seconds for one in second[:2]], "the time of the first fit"
     openjepa.evaluate(
         Quarters(), data, probe="logistic", labels="5/class", settings={"logistic": {"max_iterations": 50}}
     )
     assert len(fits) == 21, "another probe"
     openjepa.evaluate(Quarters(), data, probe="logistic", labels="5/class", uses_cache=False)
-    assert len(fits) == 30, "no cache was wanted"
+    assert len(fits) == 30, "no cache"
 
 
-def test_the_same_pictures_in_another_crop_are_other_features(data: str, tmp_path, monkeypatch) -> None:
+def test_the_same_images_in_another_crop_are_other_features(data: str, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("OPENJEPA_CACHE", str(tmp_path))
     encoder = Quarters()
     openjepa.evaluate(encoder, data, probe="knn", image_size=8)
@@ -212,7 +212,7 @@ def test_the_same_pictures_in_another_crop_are_other_features(data: str, tmp_pat
 
 
 @pytest.mark.parametrize("draws", [None, 2])
-def test_a_label_budget_is_drawn_several_times_and_its_spread_is_told(data: str, draws: int | None) -> None:
+def test_a_label_budget_is_drawn_several_times_with_its_spread(data: str, draws: int | None) -> None:
     scores = by(openjepa.evaluate(Quarters(), data, probe="logistic", labels="2/class", draws=draws), "logistic")
     expected = tuple(range(draws or 3))
     assert scores[PIXELS].seeds == expected and scores[PIXELS].num_labels == 8 and scores[PIXELS].num_train == 240
@@ -222,7 +222,7 @@ def test_a_label_budget_is_drawn_several_times_and_its_spread_is_told(data: str,
     assert low <= scores[PIXELS].accuracy <= high
 
 
-def test_a_small_budget_extracts_only_the_pictures_it_needs(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_budget_extracts_only_the_images_it_needs(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     extract = features.extract
     monkeypatch.setattr(
@@ -239,19 +239,19 @@ def test_several_seeds_without_a_budget_repeat_only_what_is_random(data: str) ->
     assert by(scores, "knn")[TRAINED].seeds == (0,) and by(scores, "linear")[TRAINED].seeds == (0, 1)
 
 
-def test_test_pictures_among_the_training_pictures_are_counted_and_warned_of(tmp_path: Path, capsys) -> None:
-    (x, y), (a, b) = pictures(80, 0), pictures(40, 1)
+def test_test_images_among_the_training_images_are_counted_with_a_warning(tmp_path: Path, capsys) -> None:
+    (x, y), (a, b) = quarters(80, 0), quarters(40, 1)
     a[:3] = x[10:13]
     np.savez(tmp_path / "leak.npz", x_train=x, y_train=y, x_test=a, y_test=b)
     score = openjepa.evaluate(Quarters(), str(tmp_path / "leak.npz"), probe="knn")[-1]
     assert score.leaks["training"] == 3
-    assert "warning: 3 of 40 test pictures" in capsys.readouterr().err
+    assert "warning: 3 of 40 test images" in capsys.readouterr().err
     silent = openjepa.evaluate(Quarters(), str(tmp_path / "leak.npz"), probe="knn", checks_leaks=False)[-1]
     assert silent.leaks["training"] is None and "warning" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("labels", [None, "3/class"])
-def test_fine_tuning_stands_beside_the_same_floors(data: str, labels: str | None) -> None:
+def test_fine_tuning_is_compared_with_the_same_baselines(data: str, labels: str | None) -> None:
     torch.manual_seed(0)
     encoder = VisionTransformer(SIZES["nano"], patch_size=4, image_size=(8, 8), patch_init=0.2)
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
@@ -265,15 +265,15 @@ def test_fine_tuning_stands_beside_the_same_floors(data: str, labels: str | None
     assert all(torch.equal(value, before[name]) for name, value in encoder.state_dict().items())
 
 
-def test_the_last_four_blocks_can_be_asked_for(data: str) -> None:
+def test_the_last_four_blocks_can_be_evaluated(data: str) -> None:
     torch.manual_seed(0)
     encoder = VisionTransformer(SIZES["nano"], patch_size=4, image_size=(8, 8))
     last, four = (openjepa.evaluate(encoder, data, probe="knn", features=kind)[-1] for kind in ("last", "last4"))
     assert (last.features, four.features) == ("last", "last4") and last.accuracy != four.accuracy
 
 
-def test_broken_pictures_are_left_out_of_training_and_test(tmp_path: Path, capsys) -> None:
-    (x, y) = pictures(40, 0)
+def test_broken_images_are_left_out_of_training_and_test(tmp_path: Path, capsys) -> None:
+    (x, y) = quarters(40, 0)
     for split, rows in (("train", slice(0, 24)), ("val", slice(24, 40))):
         for number, (pixels, label) in enumerate(zip(x[rows], y[rows], strict=True)):
             folder = tmp_path / split / str(label)
@@ -296,15 +296,15 @@ def test_features_that_are_not_finite_are_refused(data: str) -> None:
 
 def save_in_folders(folder: Path, number: int, side: int = 8) -> Path:
     """The quarters as PNG files, 3 in 5 of them for training."""
-    x, y = pictures(number, 0)
+    x, y = quarters(number, 0)
     for index, (pixels, label) in enumerate(zip(x, y, strict=True)):
-        place = folder / ("train" if index < 0.6 * number else "val") / str(label)
-        place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).resize((side, side)).save(place / f"{index}.png")
+        path = folder / ("train" if index < 0.6 * number else "val") / str(label)
+        path.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).resize((side, side)).save(path / f"{index}.png")
     return folder
 
 
-def test_a_class_that_loses_all_its_labels_to_broken_files_is_said(tmp_path: Path) -> None:
+def test_a_class_without_a_valid_labelled_image_is_refused(tmp_path: Path) -> None:
     folder = save_in_folders(tmp_path, 40)
     for path in (folder / "train" / "2").iterdir():
         path.write_bytes(b"broken")
@@ -344,7 +344,7 @@ def test_a_list_of_labels_is_not_drawn_again(tmp_path: Path) -> None:
     assert scores[-1].seeds == (0,) and scores[-1].num_labels == 12 and scores[-1].num_train == 24
 
 
-def test_a_budget_uses_features_of_the_whole_set_when_they_are_there(tmp_path: Path, monkeypatch) -> None:
+def test_a_budget_uses_cached_features_of_the_whole_set(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("OPENJEPA_CACHE", str(tmp_path / "cache"))
     folder, encoder = str(save_in_folders(tmp_path / "p", 40)), Quarters()
     openjepa.evaluate(encoder, folder, probe="knn")
@@ -362,12 +362,37 @@ def test_views_are_for_the_linear_probe_of_encoders_and_work_with_a_budget(data:
     assert scores[TRAINED].protocol["chosen"][0]["steps"] >= 60
 
 
-def test_two_processes_may_keep_scores_at_once(tmp_path: Path) -> None:
+def test_two_processes_may_save_scores_at_once(tmp_path: Path) -> None:
     folder = scores_file.RunFolder(tmp_path)
     with ThreadPoolExecutor(4) as pool:
-        rows = [Score("t", f"probe{number}", TRAINED, 0.5, (0.4, 0.6), 0.1, weights="w") for number in range(40)]
-        list(pool.map(lambda row: scores_file.store(folder, [row]), rows))
+        rows = [row(probe=f"probe{number}", weights="w") for number in range(40)]
+        list(pool.map(lambda score: scores_file.store(folder, [score]), rows))
     assert len(read(scores_file.file_of(folder, "t"))) == 40
+
+
+def test_a_score_comes_back_from_disk_as_it_was(tmp_path: Path) -> None:
+    score = row(gain=0.1, gain_interval=(-0.1, 0.3), seeds=(0, 1), spread=0.02, protocol={"about": "x"}, labels="1%")
+    scores_file.store(scores_file.RunFolder(tmp_path), [score])
+    assert read(scores_file.file_of(scores_file.RunFolder(tmp_path), "t")) == [score]
+
+
+def test_rows_of_other_versions_load(tmp_path: Path) -> None:
+    """A missing key gets its default, an unknown one is ignored."""
+    old = {"task": "t", "probe": "knn", "representation": "trained", "accuracy": 0.5, "chance": 0.1, "colour": "red"}
+    (tmp_path / "x.json").write_text(json.dumps([{**old, "spread": None, "leaks": None}]))
+    (score,) = read(tmp_path / "x.json")
+    assert (score.interval, score.labels, score.seeds, score.leaks) == (None, "all", (0,), {})
+    assert score.text == "50.0" and score.gain_text == "–"
+
+
+def test_a_score_is_written_with_spread_and_interval() -> None:
+    score = row(spread=0.012, gain=0.05, gain_interval=(-0.01, 0.11))
+    assert score.text == "50.0 ± 1.2 [40.0, 60.0]" and score.gain_text == "+5.0 [-1.0, +11.0]"
+
+
+def row(**changes: object) -> Score:
+    values = {"task": "t", "probe": "knn", "representation": TRAINED, "accuracy": 0.5, "interval": (0.4, 0.6)}
+    return Score(**{**values, "chance": 0.1, **changes})  # type: ignore[arg-type]
 
 
 def test_rows_that_are_no_scores_are_passed_over(tmp_path: Path) -> None:
@@ -377,10 +402,12 @@ def test_rows_that_are_no_scores_are_passed_over(tmp_path: Path) -> None:
     assert read(tmp_path / "x.json") == []
 
 
-def test_scores_that_cannot_be_kept_are_returned_with_a_warning(
+def test_scores_that_cannot_be_saved_are_returned_with_a_warning(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    monkeypatch.setattr(evaluation, "store", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        "openjepa.evaluation.evaluate.store", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
     assert openjepa.evaluate(run, "scenes-count", probe="knn", **SMALL)
     assert "No space left on device" in capsys.readouterr().err
 
@@ -400,18 +427,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 SMALL = {"num_train": 80, "num_test": 40}
 
 
-def test_scores_of_a_run_are_kept_and_new_ones_stand_beside_old_ones(run: Path) -> None:
+def test_scores_of_a_run_are_saved_and_new_ones_are_added(run: Path) -> None:
     openjepa.evaluate(run, "scenes-count", probe="knn", **SMALL)
     openjepa.evaluate(run, "scenes-count", probe="logistic", **SMALL)
     openjepa.evaluate(run, "scenes-count", probe="logistic", labels="2/class", **SMALL)
     openjepa.evaluate(run, "scenes-count", probe="knn", **SMALL)
     rows = read(run / "evals" / "scenes-count.json")
-    kinds = [(row["probe"], row["labels"], row["representation"]) for row in rows]
+    kinds = [(row.probe, row.labels, row.representation) for row in rows]
     assert len(kinds) == len(set(kinds)) == 9
-    assert rows[0]["leaks"] == {"training": 0, "pretraining": 0, "reason": ""}
+    assert rows[0].leaks == {"training": 0, "pretraining": 0, "reason": ""}
 
 
-def test_scores_of_other_weights_go(run: Path) -> None:
+def test_scores_of_other_weights_are_removed(run: Path) -> None:
     openjepa.evaluate(run, "scenes-dist", probe="knn", **SMALL)
     path = run / "evals" / "scenes-dist.json"
     rows = json.loads(path.read_text())
@@ -421,14 +448,14 @@ def test_scores_of_other_weights_go(run: Path) -> None:
         )
     )
     openjepa.evaluate(run, "scenes-dist", probe="logistic", **SMALL)
-    assert {row["probe"] for row in read(path)} == {"logistic"}
+    assert {row.probe for row in read(path)} == {"logistic"}
 
 
-def test_a_damaged_file_of_scores_is_said_before_any_work(run: Path) -> None:
+def test_a_damaged_file_of_scores_is_reported_before_any_work(run: Path) -> None:
     path = run / "evals" / "scenes-shape.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text('[{"task"')
-    with pytest.raises(BadInput, match="scenes-shape.json cannot be read .*; mend or delete it, then evaluate again"):
+    with pytest.raises(BadInput, match="scenes-shape.json cannot be read .*; fix or delete it, then evaluate again"):
         openjepa.evaluate(run, "scenes-shape", probe="knn", **SMALL)
     path.unlink()
 
@@ -440,7 +467,7 @@ def test_a_task_with_a_very_long_path_has_a_file_of_a_possible_length() -> None:
     assert names[:2] == ["scenes-count.json", "a_b_c.json"] and names[2] != names[3] and max(map(len, names)) < 120
 
 
-def test_the_target_encoder_is_evaluated_unless_the_context_encoder_is_asked_for(run: Path) -> None:
+def test_the_target_encoder_is_evaluated_unless_the_context_encoder_is_requested(run: Path) -> None:
     method = openjepa.load(run)
     target, context = (
         openjepa.evaluate(run, "scenes-count", probe="knn", encoder=which, **SMALL)[-1]
@@ -451,22 +478,22 @@ def test_the_target_encoder_is_evaluated_unless_the_context_encoder_is_asked_for
     assert (target.encoder, context.encoder) == ("target encoder", "context encoder")
 
 
-def test_pictures_seen_in_pretraining_are_counted(tmp_path: Path, capsys) -> None:
-    x, y = pictures(40, 0)
+def test_images_seen_in_pretraining_are_counted(tmp_path: Path, capsys) -> None:
+    x, y = quarters(40, 0)
     for number, (pixels, label) in enumerate(zip(x, y, strict=True)):
-        folder = tmp_path / "pictures" / str(label)
+        folder = tmp_path / "images" / str(label)
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels).resize((32, 32)).save(folder / f"{number}.png")
     settings = {
-        "data": {"source": str(tmp_path / "pictures"), "image_size": 32, "workers": 0},
+        "data": {"source": str(tmp_path / "images"), "image_size": 32, "workers": 0},
         "model": {"name": "vit-nano/8"},
         "train": {"steps": 1, "batch_size": 8},
     }
     openjepa.pretrain(settings, tmp_path / "run")
-    score = openjepa.evaluate(tmp_path / "run", str(tmp_path / "pictures"), probe="knn")[-1]
+    score = openjepa.evaluate(tmp_path / "run", str(tmp_path / "images"), probe="knn")[-1]
     assert score.leaks == {"training": 0, "pretraining": 8, "reason": ""}
-    assert "8 of 8 test pictures" in capsys.readouterr().err
-    (tmp_path / "pictures").rename(tmp_path / "moved")
+    assert "8 of 8 test images" in capsys.readouterr().err
+    (tmp_path / "images").rename(tmp_path / "moved")
     score = openjepa.evaluate(tmp_path / "run", str(tmp_path / "moved"), probe="knn")[-1]
     assert score.leaks["pretraining"] is None and "cannot be opened" in score.leaks["reason"]
 
@@ -486,20 +513,20 @@ def test_fresh_weights_and_official_archives_can_be_evaluated(run: Path, tmp_pat
     assert ours.accuracy == theirs.accuracy and theirs.leaks["pretraining"] is None
 
 
-def test_a_resolution_other_than_the_runs_can_be_asked_for(run: Path) -> None:
+def test_another_resolution_than_the_runs_can_be_evaluated(run: Path) -> None:
     score = openjepa.evaluate(run, "scenes-count", probe="knn", image_size=16, **SMALL)[-1]
     assert "16×16" in score.protocol["pictures"]
     with pytest.raises(BadInput, match="image size 20×20 is not a multiple of the encoder's patch size 8"):
         openjepa.evaluate(run, "scenes-count", image_size=20, **SMALL)
 
 
-def test_all_means_every_task_whose_data_are_at_hand(run: Path, capsys) -> None:
+def test_all_means_every_task_whose_data_are_there(run: Path, capsys) -> None:
     scores = openjepa.evaluate(run, "all", probe="knn", **SMALL)
     assert {score.task for score in scores} == {
         f"scenes-{name}" for name in ("count", "dist", "shape", "colour", "material")
     }
-    said = capsys.readouterr().err
-    assert "left out" in said and "imagenet1k" in said and "OPENJEPA_DATA" in said
+    printed = capsys.readouterr().err
+    assert "skipped" in printed and "imagenet1k" in printed and "OPENJEPA_DATA" in printed
 
 
 def test_weights_of_another_architecture_are_refused_in_one_sentence(run: Path, tmp_path: Path) -> None:
@@ -522,8 +549,30 @@ def test_weights_of_another_architecture_are_refused_in_one_sentence(run: Path, 
         openjepa.evaluate(tmp_path / "resnet.pth", "scenes-count", **SMALL)
 
 
-def test_wrong_wishes_are_refused_before_any_work(data: str) -> None:
-    wishes = {
+def test_a_request_gives_the_scores_of_its_options_and_options_change_it(data: str) -> None:
+    request = Request(probe="knn", labels="2/class", draws=1)
+    by_request, by_options = (
+        openjepa.evaluate(Quarters(), data, request=request),
+        openjepa.evaluate(Quarters(), data, probe="knn", labels="2/class", draws=1),
+    )
+    assert [score.accuracy for score in by_request] == [score.accuracy for score in by_options]
+    changed = openjepa.evaluate(Quarters(), data, request=request, draws=2)
+    assert changed[-1].seeds == (0, 1) and changed[-1].labels == "2/class"
+
+
+def test_settings_may_be_written_as_on_the_command_line() -> None:
+    request = Request(settings=["linear.epochs=3", "linear.batch_size=32"])
+    assert request.probe_options == {"linear": {"epochs": 3, "batch_size": 32}}
+
+
+def test_every_option_of_a_request_is_explained() -> None:
+    explained = [line.split(":")[0].strip() for line in (Request.__doc__ or "").splitlines() if ": " in line]
+    assert explained == [each.name for each in dataclasses.fields(Request)]
+
+
+def test_wrong_requests_are_refused_before_any_work(data: str) -> None:
+    requests = {
+        'unknown option "probes" of evaluate; did you mean "probe"': {"probes": "knn"},
         'unknown probe "lnear"; did you mean "linear"': {"probe": "lnear"},
         'unknown setting "linear.epoch"; did you mean "epochs"': {
             "probe": "linear",
@@ -546,14 +595,14 @@ def test_wrong_wishes_are_refused_before_any_work(data: str) -> None:
         "would never be used": {"probe": "finetune", "settings": {"finetune": {"epochs": 3}}},
     }
     encoder = Quarters()
-    for expected, wish in wishes.items():
+    for expected, options in requests.items():
         with pytest.raises(BadInput) as error:
-            openjepa.evaluate(encoder, data, **wish)
+            openjepa.evaluate(encoder, data, **options)
         assert expected in str(error.value)
     assert encoder.calls == 0
 
 
-def test_a_module_without_an_image_size_is_asked_for_one(data: str) -> None:
+def test_a_module_without_an_image_size_needs_one(data: str) -> None:
     with pytest.raises(BadInput, match="the encoder Blind has no attribute image_size"):
         openjepa.evaluate(Blind(), data)
     with pytest.raises(BadInput, match="random:vit-nano/8 has no image size of its own"):

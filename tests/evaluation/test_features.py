@@ -10,6 +10,7 @@ from openjepa.data.batches.images import Images
 from openjepa.data.crops.evaluation import EvaluationCrop
 from openjepa.data.sources.arrays import ArraySource
 from openjepa.evaluation import encoders, features
+from openjepa.evaluation.probes.baselines import RawPixels
 from openjepa.models.vit import VisionTransformer
 
 
@@ -103,14 +104,14 @@ def test_tokens_are_averaged_and_vectors_taken_as_they_are() -> None:
 
 @pytest.mark.parametrize("output", [torch.zeros(2, 3, 4, 4), torch.zeros(2), torch.zeros(3, 7), (torch.zeros(2, 3),)])
 def test_any_other_output_is_refused(output: object) -> None:
-    with pytest.raises(BadInput, match=r"the encoder Returns answers .* expected a tensor \[B, N, D\] or \[B, D\]"):
+    with pytest.raises(BadInput, match=r"the encoder Returns maps .* expected a tensor \[B, N, D\] or \[B, D\]"):
         encoders.represent(Returns(output), torch.zeros(2, 3, 4, 4))
 
 
 def test_raw_pixels_of_small_images_are_the_pixels_and_of_large_ones_their_means() -> None:
     small, large = torch.randn(2, 3, 8, 8), torch.randn(1, 3, 64, 64)
-    assert torch.equal(features.RawPixels()(small), small.flatten(1))
-    shrunk = features.RawPixels()(large).unflatten(1, (3, 32, 32))
+    assert torch.equal(RawPixels()(small), small.flatten(1))
+    shrunk = RawPixels()(large).unflatten(1, (3, 32, 32))
     assert torch.allclose(shrunk[0, 1, 0, 0], large[0, 1, :2, :2].mean(), atol=1e-6)
 
 

@@ -122,17 +122,17 @@ def test_stacked_lars_equals_a_slow_loop_from_the_formula() -> None:
     heads = varied_heads(has_norm=True)
     heads.parameters["weight"][2] = 0.0  # one head has no size to compare with
     ours = StackedOptimizer(RULES["lars"], heads.parameters, lrs=LRS, weight_decays=DECAYS)
-    places = [(name, head) for name in heads.parameters for head in range(3)]
-    slow = {(name, head): heads.parameters[name][head].clone() for name, head in places}
-    velocities = {place: torch.zeros_like(value) for place, value in slow.items()}
+    slots = [(name, head) for name in heads.parameters for head in range(3)]
+    slow = {(name, head): heads.parameters[name][head].clone() for name, head in slots}
+    velocities = {slot: torch.zeros_like(value) for slot, value in slow.items()}
     for seed in range(4):
         _, gradients = heads.learn(*batch(seed))
-        for place in places:
-            name, head = place
-            given = (slow[place], gradients[name][head], velocities[place])
-            slow[place], velocities[place] = slow_lars(*given, name=name, lr=0.5 * LRS[head], decay=DECAYS[head])
+        for slot in slots:
+            name, head = slot
+            state = (slow[slot], gradients[name][head], velocities[slot])
+            slow[slot], velocities[slot] = slow_lars(*state, name=name, lr=0.5 * LRS[head], decay=DECAYS[head])
         ours.step(gradients, factor=0.5)
-    for name, head in places:
+    for name, head in slots:
         torch.testing.assert_close(heads.parameters[name][head], slow[name, head], rtol=1e-5, atol=1e-7)
 
 
@@ -288,7 +288,7 @@ def test_views_are_cycled_through_and_end_with_the_last_block() -> None:
     ]  # one an epoch
     assert [x["last"].unique().tolist() for x in seen] == [[1.5], [2.5], [3.5], [1.5], [2.5]]
     assert [x["last4"].unique().tolist() for x in seen] == [[1, 1.5], [2, 2.5], [3, 3.5], [1, 1.5], [2, 2.5]]
-    assert all((x == 0).all() for x in inputs(train).values())  # evaluation sees the plain pictures
+    assert all((x == 0).all() for x in inputs(train).values())  # evaluation sees the plain images
 
 
 def test_views_without_layers_are_like_vectors() -> None:
@@ -310,7 +310,7 @@ def test_every_epoch_shows_every_sample_once_in_a_new_order_at_the_scheduled_rat
     assert [factor for _, _, factor in batches] == pytest.approx([4 / 256] * 3 + [0.4 / 256] * 3)
 
 
-def test_views_train_and_the_plain_pictures_are_judged() -> None:
+def test_views_train_and_the_plain_images_are_evaluated() -> None:
     views = tuple(told(LABELS, seed=seed) for seed in (1, 2))
     probe = Linear(batch_size=16).fit(Features(told(LABELS), LABELS, views=views))
     assert probe.score(Features(told(LABELS, seed=3), LABELS)) == {"accuracy": 1.0}
@@ -328,7 +328,7 @@ def test_a_loss_that_was_not_finite_once_is_not_forgiven() -> None:
     stack = Stack([Setting("last", "none", 0.1, 0.0)] * 2, random(3, 6), optimizer="sgd")
     stack.total_loss[1] += float("inf")  # of one step; the weights are fine
     scores = stack.validate(Features(told(LABELS), LABELS), torch.arange(120))
-    assert [score.is_sound for score in scores] == [True, False]
+    assert [score.is_finite for score in scores] == [True, False]
 
 
 def test_chunks_change_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,10 +375,10 @@ BAD_OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("given", BAD_OPTIONS, ids=str)
-def test_bad_options_are_refused_by_name(given: dict[str, object]) -> None:
-    with pytest.raises(BadInput, match=next(iter(given))):
-        schema.build(probes, {"name": "linear", **given})
+@pytest.mark.parametrize("options", BAD_OPTIONS, ids=str)
+def test_bad_options_are_refused_by_name(options: dict[str, object]) -> None:
+    with pytest.raises(BadInput, match=next(iter(options))):
+        schema.build(probes, {"name": "linear", **options})
 
 
 def test_options_may_be_lists_as_yaml_has_them() -> None:

@@ -78,11 +78,11 @@ def test_logistic_is_at_its_optimum_also_when_few_directions_hold_nearly_all_spr
     x = (hidden * torch.logspace(0, -3, 40)) @ mixing
     x = (x - x.mean(0)) / x.std(0)
     ours = solve(x, labels, 1e-6, 100)
-    found = (x @ ours[:, :-1].T + ours[:, -1]).softmax(dim=1)[:, 1]
+    probabilities = (x @ ours[:, :-1].T + ours[:, -1]).softmax(dim=1)[:, 1]
     weight = newton(x.double(), labels.double(), 1e-6)
     expected = (x.double() @ weight[:-1] + weight[-1]).sigmoid()
-    assert (found - expected).abs().max() < 5e-3
-    assert ((found > 0.5) == labels.bool()).float().mean() > 0.8
+    assert (probabilities - expected).abs().max() < 5e-3
+    assert ((probabilities > 0.5) == labels.bool()).float().mean() > 0.8
 
 
 def newton(x: torch.Tensor, labels: torch.Tensor, strength: float) -> torch.Tensor:
@@ -126,7 +126,7 @@ def test_logistic_standardises_chooses_and_refits_as_scikit_learn_would() -> Non
 
 
 def test_rotating_few_samples_of_many_channels_changes_nothing() -> None:
-    """Full-rank noise in 300 channels, 60 samples: the answer in the span of the samples is the answer."""
+    """Full-rank noise in 300 channels, 60 samples: the solution in the span of the samples is the solution."""
     generator = torch.Generator().manual_seed(0)
     parts = []
     for _ in range(2):
@@ -139,8 +139,8 @@ def test_rotating_few_samples_of_many_channels_changes_nothing() -> None:
     x, y = ((part.vectors - parts[0].vectors.mean(0)) / parts[0].vectors.std(0) for part in parts)
     weight = solve(x, parts[0].labels, 1e-2, 500)
     expected = y @ weight[:, :-1].T + weight[:, -1]
-    found = probe._prepared(parts[1].vectors) @ probe._weight[:, :-1].T + probe._weight[:, -1]
-    assert torch.allclose(found, expected, atol=2e-2), (found - expected).abs().max()
+    probabilities = probe._prepared(parts[1].vectors) @ probe._weight[:, :-1].T + probe._weight[:, -1]
+    assert torch.allclose(probabilities, expected, atol=2e-2), (probabilities - expected).abs().max()
 
 
 def test_very_wide_features_keep_their_leading_directions(monkeypatch: pytest.MonkeyPatch) -> None:

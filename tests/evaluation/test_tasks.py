@@ -1,4 +1,4 @@
-"""From the word for --task to labelled pictures, and from the word for --labels to some of them."""
+"""From --task to labelled images, and from --labels to some of them."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ SIZE = {"image_size": (8, 8)}
 
 
 def draw(folder: Path, **classes: int) -> Path:
-    """So many small pictures in a folder for each class."""
+    """Some small images in a folder for each class."""
     for name, number in classes.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
         for index in range(number):
@@ -51,7 +51,7 @@ def test_class_numbers_may_have_gaps(tmp_path: Path) -> None:
     assert task.num_classes == 2 and set(task.train.labels.tolist()) == {0, 1}
 
 
-def test_fewer_pictures_are_balanced_and_always_the_same(tmp_path: Path) -> None:
+def test_fewer_images_are_balanced_and_always_the_same(tmp_path: Path) -> None:
     draw(tmp_path, cat=40, dog=20, eel=20)
     task, again = (open_task(str(tmp_path), **SIZE, num_train=9, num_test=6) for _ in range(2))
     assert task.train.labels.bincount().tolist() == [3, 3, 3] and task.test.labels.bincount().tolist() == [2, 2, 2]
@@ -84,13 +84,13 @@ def test_one_class_only_is_refused(tmp_path: Path) -> None:
         open_task(str(tmp_path / "a.npz"), **SIZE)
 
 
-def test_unlabelled_pictures_are_refused(tmp_path: Path) -> None:
+def test_unlabelled_images_are_refused(tmp_path: Path) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     with pytest.raises(BadInput, match='has no label "class"; it has none; a folder needs two or more sub-folders'):
         open_task(str(tmp_path), **SIZE)
 
 
-def test_test_pictures_without_labels_give_way_to_validation_pictures(tmp_path: Path) -> None:
+def test_test_images_without_labels_are_replaced_by_validation_images(tmp_path: Path) -> None:
     """As Kaggle ships them."""
     draw(tmp_path / "train", cat=3, dog=3)
     draw(tmp_path / "val", cat=2, dog=2)
@@ -100,20 +100,20 @@ def test_test_pictures_without_labels_give_way_to_validation_pictures(tmp_path: 
 
 
 @pytest.mark.parametrize("numbers", [{"num_train": 0}, {"num_train": -5}, {"num_test": 0}, {"num_train": 1}])
-def test_too_few_pictures_are_refused(numbers: dict, tmp_path: Path) -> None:
+def test_too_few_images_are_refused(numbers: dict, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="num_(train|test) is"):
         open_task(str(draw(tmp_path, cat=9, dog=9)), **SIZE, **numbers)
 
 
-def test_a_class_with_a_single_picture_cannot_be_split(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match='class "dog" of .* has one picture only'):
+def test_a_class_with_a_single_image_cannot_be_split(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match='class "dog" of .* has one image only'):
         open_task(str(draw(tmp_path, cat=4, dog=1)), **SIZE)
 
 
 def test_a_class_that_occurs_in_the_test_set_only_is_refused(tmp_path: Path) -> None:
     draw(tmp_path / "train", cat=3, dog=4)
     draw(tmp_path / "val", cat=2, eel=1)
-    with pytest.raises(BadInput, match='class "eel" of .* has test pictures but no training pictures'):
+    with pytest.raises(BadInput, match='class "eel" of .* has test images but no training images'):
         open_task(str(tmp_path), **SIZE)
 
 
@@ -163,7 +163,7 @@ def test_what_does_not_divide_evenly_differs_by_one_at_most() -> None:
     assert sorted(counts.tolist()) == [3, 3, 4]
 
 
-def test_another_seed_draws_other_pictures_and_the_same_seed_the_same() -> None:
+def test_another_seed_draws_other_images_and_the_same_seed_the_same() -> None:
     train, budget = labelled(100, 100), labels.parse("5/class")
     draws = [labels.draw(budget, train, seed).tolist() for seed in (0, 0, 1)]
     assert draws[0] == draws[1] != draws[2]
@@ -185,12 +185,12 @@ def test_fewer_labels_than_classes_are_refused() -> None:
 @pytest.fixture
 def listed(tmp_path: Path) -> Labelled:
     """Named as in ImageNet: class_number."""
-    source = open_source(str(draw(tmp_path / "pictures", n01=3, n02=3)))
+    source = open_source(str(draw(tmp_path / "images", n01=3, n02=3)))
     return Labelled(source, torch.arange(6), source.all_labels()["class"])
 
 
 @pytest.mark.parametrize("line", ["{}_{}.png", "{0}/{0}_{1}.png", "{}_{}.png 17"])
-def test_a_list_in_the_published_format_chooses_its_pictures(listed: Labelled, tmp_path: Path, line: str) -> None:
+def test_a_list_in_the_published_format_chooses_its_images(listed: Labelled, tmp_path: Path, line: str) -> None:
     file = tmp_path / "1percent.txt"
     file.write_text("".join(line.format(*words) + "\n" for words in (("n02", 0), ("n01", 2), ("n01", 2))))
     budget = labels.parse(str(file))
@@ -198,13 +198,13 @@ def test_a_list_in_the_published_format_chooses_its_pictures(listed: Labelled, t
 
 
 BAD_LISTS = {
-    "a missing picture": (
+    "a missing image": (
         "n01_0.png\nn02_9.png\nn02_8.png\n",
-        '2 of them are not among the 6 training pictures: "n02_9.png"',
+        '2 of them are not among the 6 training images: "n02_9.png"',
     ),
-    "a picture of another folder": ("n01/n02_0.png\n", 'are not among the 6 training pictures: "n01/n02_0.png"'),
+    "an image of another folder": ("n01/n02_0.png\n", 'are not among the 6 training images: "n01/n02_0.png"'),
     "too few classes": ("n01_0.png\n", "has 1 labels, of 1 of the 2 classes only"),
-    "nothing": ("\n# only a remark\n", "names no picture"),
+    "nothing": ("\n# only a remark\n", "names no image"),
 }
 
 
@@ -217,7 +217,7 @@ def test_a_list_that_does_not_fit_is_refused(case: str, listed: Labelled, tmp_pa
     assert expected in str(error.value)
 
 
-def test_a_name_that_two_pictures_have_must_be_written_as_a_path(tmp_path: Path) -> None:
+def test_a_name_that_two_images_have_must_be_written_as_a_path(tmp_path: Path) -> None:
     for name in ("cat", "dog"):
         (tmp_path / "p" / name).mkdir(parents=True)
         Image.new("RGB", (8, 8)).save(tmp_path / "p" / name / "1.png")
@@ -225,7 +225,7 @@ def test_a_name_that_two_pictures_have_must_be_written_as_a_path(tmp_path: Path)
     train = Labelled(source, torch.arange(2), source.all_labels()["class"])
     (tmp_path / "names.txt").write_text("1.png\n")
     (tmp_path / "paths.txt").write_text("cat/1.png\ndog/1.png\n")
-    with pytest.raises(BadInput, match="is the name of 2 pictures; write its path instead"):
+    with pytest.raises(BadInput, match="matches 2 images; write its path instead"):
         labels.draw(labels.parse(str(tmp_path / "names.txt")), train, 0)
     assert labels.draw(labels.parse(str(tmp_path / "paths.txt")), train, 0).tolist() == [0, 1]
 

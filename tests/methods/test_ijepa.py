@@ -4,7 +4,6 @@ import copy
 import itertools
 
 import pytest
-import scipy.linalg
 import torch
 import torch.nn.functional as F
 
@@ -12,7 +11,7 @@ from openjepa.core import schedule
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, Masks, Step
 from openjepa.methods.ijepa import IJEPA
-from openjepa.models.centering import RIDGE, Centering, inverse_root
+from openjepa.models.centering import Centering
 from openjepa.models.predictor import PredictorOptions
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn.positions import sincos
@@ -246,14 +245,6 @@ def test_whitening_stays_in_float32_under_autocast() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         assert centring(tokens.bfloat16()).dtype == torch.float32
         assert centring.new_covariance.dtype == torch.float32
-
-
-def test_inverse_root_equals_scipys_matrix_power() -> None:
-    factor = torch.randn(40, 6, generator=torch.Generator().manual_seed(1))
-    covariance = factor.T @ factor / 40
-    ridge = RIDGE * covariance.diagonal().mean() * torch.eye(6)
-    expected = scipy.linalg.fractional_matrix_power((covariance + ridge).double().numpy(), -0.5)
-    assert torch.allclose(inverse_root(covariance).double(), torch.from_numpy(expected), atol=1e-5)
 
 
 def test_loss_scale_of_a_fresh_model_is_as_known(tiny_encoder) -> None:

@@ -1,4 +1,4 @@
-"""A comparison and an ablation, whole but tiny: they run, can be killed, go on, and never mix two questions."""
+"""A comparison and an ablation, whole but tiny: they run, resume after a kill, and never mix two studies."""
 
 import json
 import os
@@ -21,9 +21,9 @@ from openjepa.methods import build
 from openjepa.runs import metrics
 from openjepa.runs.directory import RunFolder
 from openjepa.runs.lock import Lock
-from openjepa.studies import ablate, compare, processes, results, table
-from openjepa.studies import run as conduct
-from openjepa.studies.study import Arm, Study, StudyFolder, Terms, check_folder, write_question
+from openjepa.studies import ablate, budgets, compare, processes, results, run, table
+from openjepa.studies.folder import StudyFolder
+from openjepa.studies.study import Arm, Study, Terms, base_settings
 from openjepa.training import setup
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -42,23 +42,23 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def small(**changes: object) -> Study:
-    given = {"title": "rates", "terms": terms(), "arms": ARMS, "published": "nowhere"}
-    return Study(**{**given, **changes})  # type: ignore[arg-type]
+    values = {"title": "rates", "terms": terms(), "arms": ARMS, "published": "nowhere"}
+    return Study(**{**values, **changes})  # type: ignore[arg-type]
 
 
 def terms(**changes: object) -> Terms:
-    given = {"base": BASE, "seeds": (0,), "tasks": ("scenes-count",), "probes": ("knn",)}
-    return Terms(**{**given, **changes})  # type: ignore[arg-type]
+    values = {"base": BASE, "seeds": (0,), "tasks": ("scenes-count",), "probes": ("knn",)}
+    return Terms(**{**values, **changes})  # type: ignore[arg-type]
 
 
 def test_settings_of_a_run_are_the_studys_the_arms_and_the_seed() -> None:
     study = small(terms=terms(seeds=(0, 1)))
     settings = study.settings(study.arms[1], 1)
     assert settings["optim"] == {"lr": 1e-3} and settings["seed"] == 1 and settings["train"] == BASE["train"]
-    assert "seed" not in BASE and "optim" not in BASE, "the base is left as it was"
+    assert "seed" not in BASE and "optim" not in BASE, "the base is unchanged"
 
 
-def test_a_study_goes_seed_by_seed() -> None:
+def test_a_study_runs_seed_by_seed() -> None:
     cells = small(terms=terms(seeds=(0, 1))).cells()
     assert [(arm.name, seed) for arm, seed in cells] == [
         ("low rate", 0),
@@ -68,31 +68,31 @@ def test_a_study_goes_seed_by_seed() -> None:
     ]
 
 
-def test_a_folder_holds_one_question_and_may_get_more_seeds(tmp_path: Path) -> None:
+def test_a_folder_holds_one_study_and_may_get_more_seeds(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "study")
-    write_question(folder, small())
-    check_folder(folder, small(terms=terms(seeds=(0, 1)), title="another", arms=(ARMS[0], Arm("a third"))))
+    folder.save(small())
+    folder.check(small(terms=terms(seeds=(0, 1)), title="another", arms=(ARMS[0], Arm("a third"))))
     with pytest.raises(
         BadInput, match=r"holds another study \(arms.low rate.settings.optim.lr is 0.0001 there, 0.5 here"
     ):
-        check_folder(folder, small(arms=(Arm("low rate", {"optim.lr": 0.5}, published=1.5),)))
+        folder.check(small(arms=(Arm("low rate", {"optim.lr": 0.5}, published=1.5),)))
     with pytest.raises(BadInput, match="terms.labels is None there, 1% here"):
-        check_folder(folder, small(terms=terms(labels="1%")))
+        folder.check(small(terms=terms(labels="1%")))
     (tmp_path / "other").mkdir()
     (tmp_path / "other/file").touch()
     with pytest.raises(BadInput, match="is not empty and holds no study"):
-        check_folder(StudyFolder(tmp_path / "other"), small())
+        StudyFolder(tmp_path / "other").check(small())
 
 
-def test_a_mistake_in_the_last_arm_is_said_before_the_first_is_trained(tmp_path: Path) -> None:
+def test_a_mistake_in_the_last_arm_is_reported_before_the_first_is_trained(tmp_path: Path) -> None:
     arms = (Arm("right"), Arm("wrong", {"method.masks.num_target": 2}))
     with pytest.raises(BadInput, match="num_targets"):
-        conduct.conduct(small(arms=arms), tmp_path / "study", command="test")
+        run.run(small(arms=arms), tmp_path / "study", command="test")
     assert not (tmp_path / "study").exists()
 
 
 @pytest.mark.parametrize("name", ablate.names())
-def test_the_papers_ablations_change_settings_that_there_are(name: str) -> None:
+def test_the_papers_ablations_change_settings_that_exist(name: str) -> None:
     base = {"data": {"image_size": 64}, "model": {"name": "vit-micro/4"}}
     study = ablate.study(name, terms(base=base))
     assert len(study.arms) > 1
@@ -100,7 +100,7 @@ def test_the_papers_ablations_change_settings_that_there_are(name: str) -> None:
         build.outline(setup.resolve(configs.load(study.settings(arm, 0))))
 
 
-def test_a_users_own_grid_is_read_and_checked(tmp_path: Path) -> None:
+def test_a_users_own_ablation_is_read_and_checked(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(yaml.safe_dump({"title": "mine", "arms": {"a": {"set": {"optim.lr": 1e-3}}, "b": None}}))
     study = ablate.study(str(file), terms(), only=["b"])
@@ -123,8 +123,8 @@ def test_all_methods_are_compared_also_a_users_own(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("file", ["cifar10_20min.yaml", "scenes.yaml"])
 def test_recipes_of_one_method_can_be_the_base_of_all(file: str) -> None:
-    """Its options stay with its own method; what they say wins over compare.yaml."""
-    base = conduct.base_settings(CONFIGS / file, {"data.source": "scenes:64"}, [], watched="scenes-count")
+    """Its method options apply to its own method only, and win over compare.yaml."""
+    base = base_settings(CONFIGS / file, {"data.source": "scenes:64"}, [], watched="scenes-count")
     study = compare.study(["all"], terms(base=base))
     assert len(study.arms) == len(methods.names())
     for arm in study.arms:
@@ -141,33 +141,33 @@ def test_arms_that_would_share_a_folder_are_refused() -> None:
 
 def test_equal_compute_gives_cheaper_arms_more_steps() -> None:
     arms = (Arm("small", {"model.name": "vit-nano/8"}), Arm("large", {"model.name": "vit-micro/8"}))
-    small_arm, large_arm = conduct.with_equal_flops(small(arms=arms), 1e12).arms
+    small_arm, large_arm = budgets.with_equal_flops(small(arms=arms), 1e12).arms
     assert small_arm.settings["train.steps"] > 2 * large_arm.settings["train.steps"] > 0
 
 
 def test_a_failing_arm_costs_only_itself_and_is_named(task: str, tmp_path: Path) -> None:
-    arms = (Arm("sound"), Arm("wild", {"optim.lr": 1e30, "optim.warmup": 0}))
+    arms = (Arm("tame"), Arm("wild", {"optim.lr": 1e30, "optim.warmup": 0}))
     study = small(arms=arms, terms=terms(base={**BASE, "monitors": {}}, tasks=(task,)))
     with pytest.raises(OpenJepaError, match=r"1 of 2 runs are missing, the first: wild, seed 0: .*not finite"):
-        conduct.conduct(study, tmp_path / "study", jobs=2, command="test")
+        run.run(study, tmp_path / "study", jobs=2, command="test")
     text = (tmp_path / "study/table.md").read_text()
-    assert "| wild | – |" in text and "| sound | –" not in text
+    assert "| wild | – |" in text and "| tame | –" not in text
 
 
 @pytest.mark.parametrize(("is_requested", "words"), [(True, "stopped"), (False, "killed by signal 15")])
-def test_only_a_child_that_we_did_not_stop_was_killed(
+def test_only_a_process_that_we_did_not_stop_counts_as_killed(
     is_requested: bool, words: str, tmp_path: Path, monkeypatch
 ) -> None:
-    """Judging has nothing to save, so it ends by the signal itself."""
-    asked = Stop()
-    asked.is_requested = is_requested
+    """Evaluation has nothing to save, so the signal itself ends it."""
+    stop = Stop()
+    stop.is_requested = is_requested
     monkeypatch.setattr(processes, "_is_running", lambda child: child.terminate() or child.wait() is None)
     with Lock(tmp_path) as lock:
-        said = processes.Runner(small(), StudyFolder(tmp_path), lock)._call(["evaluate"], tmp_path / "run", asked)
-    assert said.startswith(words)
+        failure = processes.Runner(small(), StudyFolder(tmp_path), lock)._call(["evaluate"], tmp_path / "run", stop)
+    assert failure.startswith(words)
 
 
-def test_a_polite_stop_reaches_the_run_once_and_the_same_command_goes_on(task: str, tmp_path: Path) -> None:
+def test_an_interrupted_study_saves_its_run_and_says_how_to_resume(task: str, tmp_path: Path) -> None:
     folder = tmp_path / "study"
     words = ["compare", "--methods", "byol", "--data", "scenes:64", "--image-size", "32", "--model", "vit-nano/8"]
     words += ["--epochs", "100", "--seeds", "1", "--set", "train.batch_size=16", "--set", "data.workers=0"]
@@ -175,18 +175,18 @@ def test_a_polite_stop_reaches_the_run_once_and_the_same_command_goes_on(task: s
     process = subprocess.Popen(
         [sys.executable, "-m", "openjepa", *words], start_new_session=True, stderr=subprocess.PIPE, text=True
     )
-    run = RunFolder(folder / "runs/byol-seed0")
-    _wait_for(lambda: len(metrics.read(run.metrics)) > 1)
+    stopped = RunFolder(folder / "runs/byol-seed0")
+    _wait_for(lambda: len(metrics.read(stopped.metrics)) > 1)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, errors = process.communicate(timeout=120)
-    assert process.returncode == 1 and "byol, seed 0: stopped" in errors and "the same command goes on" in errors
-    record = json.loads(run.provenance.read_text())
+    assert process.returncode == 1 and "byol, seed 0: stopped" in errors and "Run the same command to resume" in errors
+    record = json.loads(stopped.provenance.read_text())
     assert record["status"] == "stopped"
-    assert (run.path / f"checkpoints/step-{record['steps']:08d}").exists(), "the work done is kept"
+    assert (stopped.path / f"checkpoints/step-{record['steps']:08d}").exists(), "the work done is saved"
 
 
-def test_a_killed_comparison_goes_on_where_it_stopped_and_writes_what_it_found(task: str, tmp_path: Path) -> None:
-    """Killed after the first of two runs was judged."""
+def test_a_killed_comparison_resumes_and_writes_its_results(task: str, tmp_path: Path) -> None:
+    """Killed after the first of two runs was evaluated."""
     study = StudyFolder(tmp_path / "study")
     words = ["compare", "--methods", "ijepa,dino", "--data", "scenes:64", "--image-size", "32", "--model", "vit-nano/8"]
     words += ["--epochs", "1", "--seeds", "1", "--set", "train.batch_size=16", "--set", "data.workers=0"]
@@ -197,7 +197,7 @@ def test_a_killed_comparison_goes_on_where_it_stopped_and_writes_what_it_found(t
     process.kill()
     process.wait()
     assert first.exists() and not second.exists()
-    _wait_for(lambda: _is_free(study.path))  # a child outlives its parent, and keeps the folder until it has ended
+    _wait_for(lambda: _is_free(study.path))  # a child process outlives its parent and holds the lock until it ends
     trained = first.stat().st_mtime_ns
     done = runner.command(*words)
     assert done.returncode == 0, done.stderr
@@ -212,12 +212,12 @@ def test_a_killed_comparison_goes_on_where_it_stopped_and_writes_what_it_found(t
     assert "http" not in page.replace("http://www.w3.org", ""), "nothing is loaded from elsewhere"
 
 
-def _wait_for(has_come: Callable[[], bool]) -> None:
+def _wait_for(is_true: Callable[[], bool]) -> None:
     for _ in range(1200):
-        if has_come():
+        if is_true():
             return
         time.sleep(0.1)
-    raise AssertionError("it never came")
+    raise AssertionError("it never happened")
 
 
 def _is_free(folder: Path) -> bool:
@@ -229,7 +229,7 @@ def _is_free(folder: Path) -> bool:
 
 
 def test_only_the_studys_own_scores_count(tmp_path: Path) -> None:
-    """A run that somebody judged with few labels keeps those scores in its own folder."""
+    """Scores of an evaluation with fewer labels stay in RUN/evals."""
     folder, study = StudyFolder(tmp_path), small()
     write_scores(folder.run(study.arms[0], 0).evals / "scenes-count.json", accuracy=0.9)
     write_scores(folder.scores(study.arms[0], 0), accuracy=0.4)
@@ -242,7 +242,7 @@ def test_only_the_studys_own_scores_count(tmp_path: Path) -> None:
     assert "| random weights | 10.0 |" in text and "| raw pixels | 20.0 |" in text
 
 
-def test_a_table_names_runs_that_went_wrong(tmp_path: Path) -> None:
+def test_a_table_names_runs_that_the_watch_flagged(tmp_path: Path) -> None:
     folder, study = StudyFolder(tmp_path), small()
     for arm, information in zip(study.arms, (0.5, 0.001), strict=True):
         looks = [
@@ -291,12 +291,13 @@ def write_scores(path: Path, accuracy: float) -> None:
         (["--minutes", "1", "--tasks", "scenes-cuont"], 'did you mean "scenes-count"'),
         (["--minutes", "1", "--probes", "knnn"], 'did you mean "knn"'),
         (["--minutes", "1", "--data", "/no/such/folder"], "/no/such/folder"),
-        (["--minutes", "1", "--set", "train.epochs=5"], "the budget is --minutes, --epochs or --flops"),
+        (
+            ["--minutes", "1", "--set", "train.epochs=5"],
+            "set the budget of all arms with --minutes, --epochs or --flops",
+        ),
     ],
 )
-def test_a_comparison_that_cannot_be_is_refused_in_one_sentence(
-    words: list[str], sentence: str, tmp_path: Path
-) -> None:
+def test_a_wrong_comparison_is_refused_in_one_sentence(words: list[str], sentence: str, tmp_path: Path) -> None:
     usual = [] if "--tasks" in words else ["--tasks", "scenes-count"]
     done = runner.command("compare", *usual, "--run", str(tmp_path / "study"), *words)
     assert done.returncode == 2 and sentence in done.stderr and "Traceback" not in done.stderr

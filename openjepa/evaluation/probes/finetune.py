@@ -28,6 +28,13 @@ HEAD_STD = 2e-5  # MAE's: the first predictions are almost uniform, so the first
 
 @dataclass(kw_only=True)
 class Finetune:
+    """Trains a copy of an encoder together with a linear head.
+
+    >>> probe = Finetune(epochs=10, warmup_epochs=1, lr=1e-3)
+    >>> [round(probe.rate(progress), 6) for progress in (0.05, 0.1, 1.0)]
+    [0.0005, 0.001, 1e-06]
+    """
+
     epochs: Positive = 50
     batch_size: Positive = 512
     lr: Above = 3e-5  # published for ViT-L and ViT-H on ImageNet; small encoders on small data need more

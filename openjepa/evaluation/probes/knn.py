@@ -1,8 +1,8 @@
 """Weighted k-nearest-neighbour voting on the unit sphere: k = 20, weight exp(cosine / 0.07), as in DINO and MSN.
 
-`whiten` gives every direction of the training features the same spread first. The published protocol does not; but a few
-directions (brightness, colour) hold most of the spread of a short run's features and drown what the others know: CIFAR-10,
-800 steps, 10,000 labels: 29 % without, 42 % with (docs/log.md, 2026-11-16).
+`whiten` first gives every direction of the training features the same spread. The published protocol does not. After a
+short run a few directions (brightness, colour) hold most of the spread and hide the others: CIFAR-10, 800 steps,
+10,000 labels: 29 % without, 42 % with (docs/log.md, 2026-11-16).
 """
 
 from dataclasses import dataclass, field
@@ -15,14 +15,22 @@ from torch import Tensor
 from openjepa.core.contracts import Probe, probes
 from openjepa.core.numbers import Above, Positive
 from openjepa.core.types import Features
+from openjepa.nn.whitening import whitening
 
 RIDGE = 1e-3  # of the mean spread; a hundred times that was worse (38 instead of 42 %)
-CHUNK_NUMBERS = 2**25  # similarities in memory at a time: 128 MB, however large the training set is
+CHUNK_NUMBERS = 2**25  # similarities in memory at a time: 128 MB for a training set of any size
 
 
 @probes.register("knn")
 @dataclass(kw_only=True)
 class NearestNeighbours(Probe):
+    """Votes of the k nearest training images.
+
+    >>> train = Features(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), torch.tensor([0, 0, 1]))
+    >>> NearestNeighbours(k=1).fit(train).predict(Features(torch.tensor([[0.1, 2.0]]), torch.tensor([1])))
+    tensor([1])
+    """
+
     k: Positive = 20
     temperature: Above = 0.07
     whiten: bool = False
@@ -33,7 +41,8 @@ class NearestNeighbours(Probe):
     def fit(self, train: Features) -> Self:
         if self.whiten:
             self._mean = train.vectors.mean(dim=0)
-            self._scale = whitening(train.vectors - self._mean)
+            centred = train.vectors - self._mean
+            self._scale = whitening(centred.T @ centred / len(centred), relative_ridge=RIDGE).to(centred.dtype)
         self._train = Features(self._on_sphere(train.vectors), train.labels)
         return self
 
@@ -55,11 +64,3 @@ class NearestNeighbours(Probe):
         votes = torch.zeros(len(queries), num_classes)
         votes.scatter_add_(1, self._train.labels[nearest], (similarity / self.temperature).exp())
         return votes.argmax(dim=1)
-
-
-def whitening(centred: Tensor) -> Tensor:
-    """[S, D] -> [D, D]: the map after which all directions spread alike; those with almost no spread stay small."""
-    covariance = centred.T @ centred / len(centred)
-    spread, directions = torch.linalg.eigh(covariance.double())
-    floor = RIDGE * spread.mean()
-    return (directions * (spread.clamp(min=0) + floor).rsqrt()).to(centred.dtype)

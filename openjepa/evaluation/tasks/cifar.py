@@ -1,6 +1,6 @@
 """CIFAR-10 and CIFAR-100 (Krizhevsky 2009), official splits. CIFAR-100 is in table 3 of I-JEPA; the linear probe is VISSL's.
 
-The paper enlarges the pictures to 256 pixels and crops 224. An encoder for small pictures sees all 32 × 32 of them.
+The paper enlarges the images to 256 pixels and crops 224. An encoder for small images sees all 32 × 32 pixels.
 """
 
 from openjepa.evaluation.tasks.definition import Definition, tasks
@@ -14,7 +14,7 @@ tasks.register("cifar10")(
         crop=0.875,
         whole_below=128,
         linear=LINEAR,
-        places=("cifar10", "cifar-10-batches-bin", "cifar-10-batches-py", "cifar-10-binary.tar.gz", "cifar10.npz"),
+        folders=("cifar10", "cifar-10-batches-bin", "cifar-10-batches-py", "cifar-10-binary.tar.gz", "cifar10.npz"),
     ),
 )
 
@@ -25,6 +25,6 @@ tasks.register("cifar100")(
         crop=0.875,
         whole_below=128,
         linear=LINEAR,
-        places=("cifar100", "cifar-100-binary", "cifar-100-python", "cifar-100-binary.tar.gz", "cifar100.npz"),
+        folders=("cifar100", "cifar-100-binary", "cifar-100-python", "cifar-100-binary.tar.gz", "cifar100.npz"),
     ),
 )

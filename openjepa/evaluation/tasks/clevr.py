@@ -1,12 +1,12 @@
 """Clevr/Count and Clevr/Dist, the low-level tasks of I-JEPA's table 4, on CLEVR_v1.0 (Johnson et al. 2017).
 
-Labels as in VTAB (Zhai et al. 2019); data/clevr.py has the bins. Trained on the official training scenes, tested on the
-validation scenes, as in VISSL, whose configs squeeze the 480×320 pictures; the paper's text says centre crop.
+Labels as in VTAB (Zhai et al. 2019); data/sources/clevr.py has the bins. Trained on the official training scenes, tested on the
+validation scenes, as in VISSL, whose configs squeeze the 480×320 images; the paper's text says centre crop.
 """
 
 from openjepa.evaluation.tasks.definition import Definition, tasks
 
-PLACES = ("CLEVR_v1.0", "clevr", "CLEVR")
+FOLDERS = ("CLEVR_v1.0", "clevr", "CLEVR")
 
 tasks.register("clevr-count")(
     Definition(
@@ -15,7 +15,7 @@ tasks.register("clevr-count")(
         "count",
         squeeze=True,
         linear={"epochs": 50, "milestones": (), "final_ratio": 0.01},
-        places=PLACES,
+        folders=FOLDERS,
     ),
 )
 
@@ -26,6 +26,6 @@ tasks.register("clevr-dist")(
         "distance",
         squeeze=True,
         linear={"epochs": 100, "milestones": (), "final_ratio": 0.01},
-        places=PLACES,
+        folders=FOLDERS,
     ),
 )

@@ -8,6 +8,6 @@ tasks.register("inat18")(
         "inat18",
         crop=0.875,
         linear={"epochs": 84, "milestones": (24, 48, 72)},
-        places=("inat18", "inat2018", "iNaturalist2018"),
+        folders=("inat18", "inat2018", "iNaturalist2018"),
     ),
 )

@@ -1,7 +1,8 @@
-"""How many labels a probe may see: `1%`, `5/class`, or a list of pictures in the format of ImageNet's published 1 % subset."""
+"""How many labels a probe sees: `1%`, `5/class`, or a list of images in the format of ImageNet's published 1 % subset."""
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from openjepa.core import seeding
+from openjepa.core.contracts import HasFiles
 from openjepa.core.errors import BadInput
 from openjepa.data import splits
 from openjepa.evaluation.tasks.task import Labelled
@@ -16,12 +18,12 @@ from openjepa.evaluation.tasks.task import Labelled
 
 @dataclass(frozen=True)
 class Budget:
-    """One of the three is given."""
+    """One of share, per_class and file is set."""
 
     text: str
-    share: float | None = None  # of all training pictures, spread evenly over the classes
+    share: float | None = None  # of all training images, spread evenly over the classes
     per_class: int | None = None
-    file: Path | None = None  # one picture a line
+    file: Path | None = None  # one image per line
 
     @property
     def is_random(self) -> bool:
@@ -47,45 +49,45 @@ def parse(text: str) -> Budget:
 
 
 def draw(budget: Budget, train: Labelled, seed: int) -> Tensor:
-    """-> [L] rows of `train` whose labels may be seen, sorted. Another seed, other pictures; a list is always the same."""
+    """-> [L] sorted rows of `train` whose labels the probe sees. Seeds draw different images; a list is always the same."""
     if budget.file is not None:
         return _listed(budget.file, train)
     classes = train.labels.unique()
     if budget.per_class is not None:
-        wanted = budget.per_class * len(classes)
+        num_labels = budget.per_class * len(classes)
     else:
         assert budget.share is not None
-        wanted = round(budget.share * len(train.labels))
-    if wanted < len(classes):
+        num_labels = round(budget.share * len(train.labels))
+    if num_labels < len(classes):
         raise BadInput(
-            f"--labels {budget.text} of {len(train.labels)} pictures is {wanted} labels for {len(classes)} classes; every "
+            f"--labels {budget.text} of {len(train.labels)} images is {num_labels} labels for {len(classes)} classes; every "
             f"class needs one: use {len(classes) / len(train.labels):.2%} or more, or 1/class"
         )
-    # Round by round, one of each class: as even as the classes allow, and small classes give all they have. Which classes get
-    # one more in an unfinished last round is drawn, too.
+    # Round by round, one of each class: as even as the classes allow; small classes give all they have. An incomplete last
+    # round draws its classes at random, too.
     generator = seeding.generator(seed, "labels")
     ranks = splits.shuffled_ranks(train.labels, generator)
     if budget.per_class is not None:
         return (ranks < min(budget.per_class, len(ranks))).nonzero().squeeze(1)
     tie = torch.randperm(int(classes.max()) + 1, generator=generator)[train.labels]
     order = (ranks * (int(classes.max()) + 1) + tie).argsort()
-    return order[:wanted].sort().values
+    return order[:num_labels].sort().values
 
 
 def _listed(file: Path, train: Labelled) -> Tensor:
-    paths = getattr(train.source, "paths", None)
-    if paths is None:
-        raise BadInput(f'--labels "{file}" names picture files, but these data are not files; use 1% or 5/class')
+    if not isinstance(train.source, HasFiles):
+        raise BadInput(f'--labels "{file}" lists image files, but these data are not files; use 1% or 5/class')
     lines = _lines(file)
-    places = _places(paths, train)
-    found = [(line, _lookup(line, places, paths, train, file)) for line in lines]
-    missing = [line for line, row in found if row is None]
+    paths = [train.source.path(index).as_posix() for index in train.index.tolist()]
+    rows = _rows_by_name(paths)
+    matches = [(line, _lookup(line, rows, paths, file)) for line in lines]
+    missing = [line for line, row in matches if row is None]
     if missing:
         raise BadInput(
-            f'list "{file}" names {len(lines)} pictures, {len(missing)} of them are not among the {len(train.labels)} '
-            f'training pictures: "{missing[0]}" is the first; check that the list belongs to these data'
+            f'list "{file}" has {len(lines)} images, {len(missing)} of them are not among the {len(train.labels)} '
+            f'training images: "{missing[0]}" is the first; check that the list belongs to these data'
         )
-    chosen = torch.tensor(sorted({row for _, row in found if row is not None}))
+    chosen = torch.tensor(sorted({row for _, row in matches if row is not None}))
     num_classes, covered = len(train.labels.unique()), len(train.labels[chosen].unique())
     if covered < num_classes:
         raise BadInput(
@@ -98,32 +100,27 @@ def _lines(file: Path) -> list[str]:
     try:
         lines = file.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f'cannot read list "{file}": {error}; expected UTF-8 text, one picture a line') from None
+        raise BadInput(f'cannot read list "{file}": {error}; expected UTF-8 text, one image per line') from None
     named = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not named:
-        raise BadInput(f'list "{file}" names no picture; expected one a line, such as n01440764_10026.JPEG')
+        raise BadInput(f'list "{file}" names no image; expected one per line, such as n01440764_10026.JPEG')
     return named
 
 
-def _places(paths: tuple[str, ...], train: Labelled) -> dict[str, list[int]]:
-    """Rows of `train` by file name."""
-    places: dict[str, list[int]] = {}
-    for row, place in enumerate(train.index.tolist()):
-        places.setdefault(os.path.basename(paths[place]), []).append(row)
-    return places
+def _rows_by_name(paths: Sequence[str]) -> dict[str, list[int]]:
+    rows: dict[str, list[int]] = {}
+    for row, path in enumerate(paths):
+        rows.setdefault(os.path.basename(path), []).append(row)
+    return rows
 
 
-def _lookup(line: str, places: dict[str, list[int]], paths: tuple[str, ...], train: Labelled, file: Path) -> int | None:
-    """The row of a picture given by name or by the end of its path; what stands behind it in the line is not read."""
+def _lookup(line: str, rows_by_name: dict[str, list[int]], paths: Sequence[str], file: Path) -> int | None:
+    """The row of an image, given by its name or the end of its path; later words of the line are ignored."""
     for words in (line, line.split()[0]):
-        ending = f"/{words.removeprefix('./')}"
-        rows = [
-            row
-            for row in places.get(os.path.basename(words), [])
-            if f"/{paths[int(train.index[row])]}".endswith(ending)  # cat/7.png is not dog/7.png
-        ]
+        ending = f"/{words.removeprefix('./')}"  # cat/7.png is not dog/7.png
+        rows = [row for row in rows_by_name.get(os.path.basename(words), []) if f"/{paths[row]}".endswith(ending)]
         if len(rows) > 1:
-            raise BadInput(f'"{line}" in list "{file}" is the name of {len(rows)} pictures; write its path instead')
+            raise BadInput(f'"{line}" in list "{file}" matches {len(rows)} images; write its path instead')
         if rows:
             return rows[0]
     return None

@@ -8,6 +8,6 @@ tasks.register("places205")(
         "places205",
         crop=0.875,
         linear={"epochs": 14, "milestones": (4, 8, 12)},
-        places=("places205", "Places205"),
+        folders=("places205", "Places205"),
     ),
 )

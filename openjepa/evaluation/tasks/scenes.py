@@ -1,4 +1,4 @@
-"""The embedded stand-ins for Clevr/Count and Clevr/Dist, and three more questions about the same pictures (data/scenes.py).
+"""The embedded counterparts of Clevr/Count and Clevr/Dist, and three more questions about the same images (data/sources/scenes).
 
 The distance has bins of its own, because this world has other distances. The probe's schedule is that of Clevr/Count.
 """

@@ -1,4 +1,4 @@
-"""The labelled pictures of a task, split into training and test; `finding.py` says which task a word means."""
+"""The labelled images of a task, split into training and test; lookup.py says which task a name means."""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from openjepa.core import seeding
-from openjepa.core.contracts import Source
+from openjepa.core.contracts import NamesClasses, Source
 from openjepa.core.errors import BadInput, NoSuchSplit
 from openjepa.data import splits
 from openjepa.data.open import open_source
@@ -20,23 +20,23 @@ TEST_SHARE = 0.2  # of a source that has no test split of its own
 
 @dataclass(frozen=True)
 class Labelled:
-    """A source, some places in it, and their classes."""
+    """Some images of a source, and their classes."""
 
     source: Source
-    index: Tensor  # [S]
+    index: Tensor  # [S], in the source
     labels: Tensor  # [S]
 
     def take(self, rows: Tensor) -> "Labelled":
         return replace(self, index=self.index[rows], labels=self.labels[rows])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Task:
     name: str  # as the user wrote it
     definition: Definition
     train: Labelled
     test: Labelled
-    split: str  # how training and test were told apart
+    split: str  # how training and test images were separated
     num_classes: int
     path: str | None = None
 
@@ -49,20 +49,20 @@ def open_task(
     num_train: int | None = None,
     num_test: int | None = None,
 ) -> Task:
-    """With `num_train` and `num_test` a class-balanced part of the pictures, the same every time."""
+    """With `num_train` and `num_test` a class-balanced part of the images, the same every time."""
     definition, path = find(spec, root)
     for name, number in (("num_train", num_train), ("num_test", num_test)):
         if number is not None and number < 1:
-            raise BadInput(f"{name} is {number}; expected 1 or more pictures")
+            raise BadInput(f"{name} is {number}; expected 1 or more images")
     if definition.is_embedded:
-        asked = [_spec(definition, path if number is None else str(number)) for number in (num_train, num_test)]
-        train = open_source(asked[0], split=definition.train, image_size=image_size)
-        test = open_source(asked[1], split=definition.test, image_size=image_size)
+        specs = [_spec(definition, path if number is None else str(number)) for number in (num_train, num_test)]
+        train = open_source(specs[0], split=definition.train, image_size=image_size)
+        test = open_source(specs[1], split=definition.test, image_size=image_size)
         return _task(spec, definition, path, train, test)
-    where = _spec(definition, path)
-    train = open_source(where, split=definition.train, image_size=image_size)
+    source = _spec(definition, path)
+    train = open_source(source, split=definition.train, image_size=image_size)
     try:
-        opened = _task(spec, definition, path, train, _open_test(where, definition, image_size))
+        opened = _task(spec, definition, path, train, _open_test(source, definition, image_size))
     except NoSuchSplit:
         opened = _split(spec, definition, path, train)
     if num_train is not None and num_train < opened.num_classes:
@@ -70,12 +70,12 @@ def open_task(
     return replace(opened, train=_fewer(opened.train, num_train), test=_fewer(opened.test, num_test))
 
 
-def _open_test(where: str, definition: Definition, image_size: tuple[int, int]) -> Source:
-    """Competitions publish test pictures without labels; then the validation pictures are what one can test on."""
-    test = open_source(where, split=definition.test, image_size=image_size)
+def _open_test(source: str, definition: Definition, image_size: tuple[int, int]) -> Source:
+    """Competitions publish test images without labels; the validation images replace them."""
+    test = open_source(source, split=definition.test, image_size=image_size)
     if definition.label not in test.all_labels() and definition.test != "val":
         with suppress(NoSuchSplit):
-            return open_source(where, split="val", image_size=image_size)
+            return open_source(source, split="val", image_size=image_size)
     return test
 
 
@@ -83,7 +83,7 @@ def labels_of(source: Source, label: str, name: str) -> Tensor:
     """-> [S] classes."""
     labels = source.all_labels()
     if label not in labels:
-        none = "it has none; a folder needs two or more sub-folders, one per class, with every picture in one of them"
+        none = "it has none; a folder needs two or more sub-folders, one per class, and every image in one of them"
         known = f"it has {', '.join(labels)}" if labels else none
         raise BadInput(f'{name} has no label "{label}"; {known}')
     return labels[label]
@@ -94,19 +94,23 @@ def _spec(definition: Definition, path: str | None) -> str:
 
 
 def _task(name: str, definition: Definition, path: str | None, train: Source, test: Source) -> Task:
-    seen, asked = (labels_of(source, definition.label, name) for source in (train, test))
-    strangers = sorted(set(asked.tolist()) - set(seen.tolist()))
-    if strangers:
+    train_labels, test_labels = (labels_of(source, definition.label, name) for source in (train, test))
+    unseen = sorted(set(test_labels.tolist()) - set(train_labels.tolist()))
+    if unseen:
         raise BadInput(
-            f"class {_class_name(train, definition.label, strangers[0])} of {name} has test pictures but no training "
-            "pictures; add some, or take its test pictures away"
+            f"class {_class_name(train, definition.label, unseen[0])} of {name} has test images but no training "
+            "images; add training images, or remove its test images"
         )
-    classes = _classes(seen, name)
-    parts = [
-        Labelled(source, torch.arange(len(source)), torch.searchsorted(classes, labels))
-        for source, labels in ((train, seen), (test, asked))
-    ]
-    return Task(name, definition, parts[0], parts[1], "the data set's own", len(classes), path)
+    classes = _classes(train_labels, name)
+    return Task(
+        name=name,
+        definition=definition,
+        train=Labelled(train, torch.arange(len(train)), torch.searchsorted(classes, train_labels)),
+        test=Labelled(test, torch.arange(len(test)), torch.searchsorted(classes, test_labels)),
+        split="the data set's own",
+        num_classes=len(classes),
+        path=path,
+    )
 
 
 def _split(name: str, definition: Definition, path: str | None, source: Source) -> Task:
@@ -114,16 +118,23 @@ def _split(name: str, definition: Definition, path: str | None, source: Source) 
     labels = labels_of(source, definition.label, name)
     classes = _classes(labels, name)
     numbers = torch.searchsorted(classes, labels)
-    lonely = (numbers.bincount() == 1).nonzero()
-    if len(lonely):
+    single = (numbers.bincount() == 1).nonzero()
+    if len(single):
         raise BadInput(
-            f"class {_class_name(source, definition.label, int(classes[lonely[0]]))} of {name} has one picture only; a "
+            f"class {_class_name(source, definition.label, int(classes[single[0]]))} of {name} has one image only; a "
             "split into training and test needs two or more"
         )
     everything = Labelled(source, torch.arange(len(source)), numbers)
     train, test = splits.split(numbers, TEST_SHARE, seeding.generator(0, "test split"))
-    how = f"{1 - TEST_SHARE:.0%} training, {TEST_SHARE:.0%} test of every class, drawn by us (seed 0)"
-    return Task(name, definition, everything.take(train), everything.take(test), how, len(classes), path)
+    return Task(
+        name=name,
+        definition=definition,
+        train=everything.take(train),
+        test=everything.take(test),
+        split=f"{1 - TEST_SHARE:.0%} training, {TEST_SHARE:.0%} test of every class, drawn by us (seed 0)",
+        num_classes=len(classes),
+        path=path,
+    )
 
 
 def _fewer(part: Labelled, number: int | None) -> Labelled:
@@ -134,7 +145,7 @@ def _fewer(part: Labelled, number: int | None) -> Labelled:
 
 
 def _classes(labels: Tensor, name: str) -> Tensor:
-    """-> [C] the labels that occur, sorted: class numbers may have gaps, places in this list have none."""
+    """-> [C] the labels that occur, sorted: labels may have gaps, positions in this list have none."""
     classes = labels.unique()
     if len(classes) < 2:
         raise BadInput(f"{name} has {len(classes)} class; a probe needs at least two")
@@ -142,5 +153,5 @@ def _classes(labels: Tensor, name: str) -> Tensor:
 
 
 def _class_name(source: Source, label: str, value: int) -> str:
-    names = getattr(source, "class_names", {}).get(label, ())
+    names = source.class_names.get(label, ()) if isinstance(source, NamesClasses) else ()
     return f'"{names[value]}"' if 0 <= value < len(names) else str(value)

@@ -1,4 +1,4 @@
-"""The grid of heads that the linear probe tries: what distinguishes one head, and those that share an input, in training."""
+"""The grid of heads that the linear probe tries: the settings of one head, and training of the heads that share an input."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from openjepa.evaluation.probes.linear.stacked_optim import RULES, StackedOptimi
 
 Source = Literal["last", "last4"]
 Norm = Literal["batch", "none"]
-CHUNK = 4096  # samples at a time where nothing is learned
+CHUNK = 4096  # samples at a time outside of training
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class Score:
-    """How a head did on held-out samples. A head whose numbers broke, now or in training, has no finite loss."""
+    """Of a head on held-out samples. A head whose numbers overflowed, now or in training, has no finite loss."""
 
     setting: Setting
     accuracy: float
     loss: float
 
     @property
-    def is_sound(self) -> bool:
+    def is_finite(self) -> bool:
         return math.isfinite(self.loss)
 
 
@@ -59,10 +59,10 @@ class Stack:
             weight_decays=[setting.weight_decay for setting in settings],
         )
         self.num_steps = 0
-        self.total_loss = torch.zeros(len(settings))  # of all steps: one that is not finite is never forgotten
+        self.total_loss = torch.zeros(len(settings))  # over all steps: one that is not finite makes the sum not finite
 
     @property
-    def is_sound(self) -> Tensor:
+    def is_finite(self) -> Tensor:
         """[H] bool: the loss was finite at every step."""
         return self.total_loss.isfinite()
 
@@ -85,17 +85,17 @@ class Stack:
             correct += (logits.argmax(dim=2) == labels.unsqueeze(1)).sum(dim=0)
             loss += len(chunk) * cross_entropy(logits, labels)[0]
         accuracies = [number / len(rows) for number in correct.tolist()]
-        losses = (loss / len(rows)).masked_fill(~self.is_sound, math.inf).tolist()
+        losses = (loss / len(rows)).masked_fill(~self.is_finite, math.inf).tolist()
         return [Score(*parts) for parts in zip(self.settings, accuracies, losses, strict=True)]
 
     def classes(self, features: Features) -> Tensor:
-        """-> [S], what the first head says."""
+        """-> [S], the predictions of the first head."""
         chunks = inputs(features)[self.features].split(CHUNK)
         return torch.cat([self.heads.logits(chunk)[:, 0].argmax(dim=1) for chunk in chunks])
 
 
 def inputs(features: Features, epoch: int | None = None) -> dict[Source, Tensor]:
-    """What heads may see, each [S, …]. Training gives its epoch and gets the random crops by turns, if there are any."""
+    """The inputs of the heads, each [S, …]. Training passes its epoch and gets the random crops in turn, if there are any."""
     last, layers = features.vectors, features.layers
     if features.views and epoch is not None:
         view = features.views[epoch % len(features.views)]

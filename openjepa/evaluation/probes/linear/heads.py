@@ -1,8 +1,8 @@
 """Many linear heads on one input as stacked tensors: one matrix product serves them all. Here H is heads, C classes.
 
-Batch norm has no head of its own until its scale and shift, so heads share the normalised input x̂, and the rest is linear:
-head h gives x̂·(weight_h ∘ scale_h)ᵀ + bias_h + weight_h·shift_h. The features are frozen and no gradient has to reach them,
-which leaves a gradient short enough to write down.
+Batch norm differs between heads only in scale and shift, so heads share the normalised input x̂, and the rest is linear:
+head h gives x̂·(weight_h ∘ scale_h)ᵀ + bias_h + weight_h·shift_h. The features are frozen: no gradient has to reach them,
+and the rest is short enough to write by hand.
 """
 
 import torch
@@ -30,7 +30,7 @@ class Heads:
         return self._linear(self._normalised(x, is_training=False))
 
     def learn(self, x: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """[B, D], [B] -> losses [H] and the gradient of each head's own loss; running statistics move on."""
+        """[B, D], [B] -> losses [H] and the gradient of each head's own loss; updates the running statistics."""
         x = self._normalised(x, is_training=True)
         losses, slopes = cross_entropy(self._linear(x), labels)  # [H], [B, H, C]
         by_weight = (slopes.flatten(1).T @ x).unflatten(0, slopes.shape[1:])  # [H, C, D]
@@ -40,7 +40,7 @@ class Heads:
         return losses, self._through_norm(by_weight, by_bias)
 
     def _through_norm(self, by_product: Tensor, by_bias: Tensor) -> dict[str, Tensor]:
-        """`by_product` [H, C, D] is the gradient of weight ∘ scale; the product rule shares it out."""
+        """`by_product` [H, C, D] is the gradient of weight ∘ scale; by the product rule."""
         weight, scale, shift = (self.parameters[name] for name in ("weight", "scale", "shift"))
         by_scale = (by_product * weight).sum(dim=1)  # [H, D], before by_product is overwritten
         by_shift = (by_bias.unsqueeze(1) @ weight).squeeze(1)  # [H, D]

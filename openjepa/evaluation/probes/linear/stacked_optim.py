@@ -1,6 +1,6 @@
 """SGD and LARS for stacked heads: the first axis of every tensor is the head, and each head has its own rate and decay.
 
-torch.optim has one rate per tensor; a grid of heads would need a tensor, and a handful of small operations, for each.
+torch.optim has one rate per tensor: each head would need its own tensors and several small operations.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class StackedOptimizer:
         self.velocities = {name: torch.zeros_like(value) for name, value in parameters.items()}
 
     def step(self, gradients: dict[str, Tensor], *, factor: float) -> None:
-        """`factor` multiplies every learning rate: schedules live outside. The gradients are used up."""
+        """`factor` multiplies every learning rate: schedules are outside. Overwrites the gradients."""
         lr = factor * self.lr
         for name, value in self.parameters.items():
             decay = torch.zeros_like(lr) if name in NOT_DECAYED else self.weight_decay
@@ -64,7 +64,7 @@ def lars(
 
 
 def trust_ratio(value: Tensor, gradient: Tensor, weight_decay: Tensor) -> Tensor:
-    """[H, C, D] twice, [H, 1, 1] -> [H, 1, 1]; 1 where there is no size to compare with."""
+    """[H, C, D] twice, [H, 1, 1] -> [H, 1, 1]; 1 where a norm is zero."""
     size = torch.linalg.vector_norm(value, dim=(1, 2), keepdim=True)
     slope = torch.linalg.vector_norm(gradient, dim=(1, 2), keepdim=True)
     return torch.where((size > 0) & (slope > 0), TRUST * size / (slope + weight_decay * size), 1.0)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
-from openjepa.core import schema, settings
+from openjepa.core import registry, schema, settings
 from openjepa.core.duration import Duration
 
 DurationField = Annotated[Duration, BeforeValidator(Duration.parse), PlainSerializer(str)]
@@ -109,6 +109,7 @@ class Config(Section):
     ] = {}
     # What to do about a run that goes wrong: say so, say so and end it, or nothing.
     watch: Annotated[Literal["warn", "stop", "off"], BeforeValidator(lambda given: _as_word(given))] = "warn"
+    imports: tuple[str, ...] = ()  # Python files that register parts of one's own, imported by `load`
 
 
 def _with_name(given: Any) -> Any:
@@ -130,15 +131,17 @@ def _with_default_monitors(given: Any) -> Any:
 
 
 def load(values: Mapping[str, Any], overrides: Iterable[str] = (), words: Mapping[str, Any] | None = None) -> Config:
-    """Plain values, then words by dotted path as they are, then `a.b=c` overrides; checked."""
+    """Plain values, then words by dotted path as they are, then `a.b=c` overrides; checked, with its own parts imported."""
     merged = settings.copied(values)
     for path, value in (words or {}).items():
         settings.put(merged, path, value)
     for override in overrides:
         settings.put(merged, *settings.parse_override(override))
-    return schema.validate(Config, merged)
+    config = schema.validate(Config, merged)
+    return config.model_copy(update={"imports": registry.import_files(config.imports)})
 
 
 def dump(config: Config) -> str:
-    """YAML with every value, in the order of the sections."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    """YAML with every value, in the order of the sections; `imports` only where there are some."""
+    values = config.model_dump(mode="json", exclude=None if config.imports else {"imports"})
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)

@@ -1,12 +1,15 @@
-"""Parts by name. A part registers itself in its own file; the registry imports its package's files on first use,
+"""Parts by name. A part registers itself in its own file; a registry imports the files of its folder on first use,
 
-so a new mask, method, source, probe or monitor is one new file and nothing else.
+so a new mask, method, source, probe or monitor is one new file and nothing else. `import_files` adds files from elsewhere.
 """
 
 import difflib
 import importlib
+import importlib.util
 import pkgutil
+import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from openjepa.core.errors import BadInput
@@ -15,7 +18,7 @@ T = TypeVar("T")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """'; did you mean "x"?' or the list of what there is."""
+    """'; did you mean "x"?', or the list of known words."""
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1)
     return f'; did you mean "{close[0]}"?' if close else f"; known: {', '.join(known)}"
@@ -31,7 +34,7 @@ class Registry(Generic[T]):
     def register(self, name: str) -> Callable[[T], T]:
         def decorate(part: T) -> T:
             if name in self._parts:
-                raise ValueError(f'{self.kind} "{name}" is registered twice')
+                raise BadInput(f'{self.kind} "{name}" is registered twice; choose another name for your own')
             self._parts[name] = part
             return part
 
@@ -58,3 +61,37 @@ class Registry(Generic[T]):
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{self.package}.{module.name}")
         self._is_loaded = True
+
+
+def import_files(paths: Iterable[str | Path]) -> tuple[str, ...]:
+    """Imports Python files that register parts, each once, and returns their absolute paths."""
+    files = [Path(path).expanduser().absolute() for path in paths]
+    for file in files:
+        _import(file)
+    return tuple(str(file) for file in files)
+
+
+def _import(file: Path) -> None:
+    """As a module named like its file and with its folder on the path, so that worker processes can import it, too."""
+    if file.suffix != ".py" or not file.is_file():
+        raise BadInput(f'no Python file "{file}"; --import and imports: need the .py file that registers your part')
+    if _is_imported(file):
+        return
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
+    sys.path.append(str(file.parent))
+    try:
+        spec.loader.exec_module(module)
+    except (SyntaxError, ImportError, BadInput) as error:  # anything else shows where in the file it happened
+        del sys.modules[file.stem]
+        raise BadInput(f"cannot import {file}: {error}") from error
+
+
+def _is_imported(file: Path) -> bool:
+    """Refuses a file with the name of another module: one of the two would hide the other."""
+    other = importlib.util.find_spec(file.stem) if file.stem.isidentifier() else None
+    is_same = other is not None and other.origin is not None and Path(other.origin).resolve() == file.resolve()
+    if not file.stem.isidentifier() or (other is not None and other.origin is not None and not is_same):
+        raise BadInput(f"cannot import {file}: {file.stem} is not a free module name; rename the file")
+    return is_same and file.stem in sys.modules

@@ -89,7 +89,8 @@ class Runner:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as said, output.open("wb") as printed:
             said_before = said.tell()
-            command = [sys.executable, "-m", "openjepa", *words]
+            imports = [word for file in self.study.terms.base.get("imports") or () for word in ("--import", file)]
+            command = [sys.executable, "-m", "openjepa", *words, *imports]
             child = subprocess.Popen(command, stdout=printed, stderr=said, **self._surroundings())
             while _is_running(child):
                 if stop.is_requested:

@@ -21,7 +21,7 @@ from openjepa.studies import page, results, table
 from openjepa.studies.processes import Runner
 from openjepa.studies.results import Row
 from openjepa.studies.study import Study, StudyFolder, check_folder, write_question
-from openjepa.training import setup
+from openjepa.training import recipe, setup
 
 
 def conduct(study: Study, path: Path, *, jobs: int = 1, command: str) -> list[Row]:
@@ -70,13 +70,13 @@ def write(study: Study, folder: StudyFolder, command: str) -> list[Row]:
 
 
 def base_settings(
-    file: Path | None, words: Mapping[str, Any], overrides: Sequence[str], *, watched: str
+    file: str | Path | None, words: Mapping[str, Any], overrides: Sequence[str], *, watched: str
 ) -> dict[str, Any]:
     """What all arms share: a file, then words of the command line, then overrides.
 
     Unless the settings name a probe of their own, a small one on the task `watched` is fitted during the runs, for curves.
     """
-    base = settings.copied(settings.read(file)) if file is not None else {}
+    base = settings.copied(recipe.read(file)) if file is not None else {}
     given = [settings.parse_override(override) for override in overrides]
     for path, value in [*((path, value) for path, value in words.items() if value is not None), *given]:
         settings.put(base, path, value)

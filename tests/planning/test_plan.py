@@ -1,7 +1,6 @@
 """Plans against counts by hand, torch's own counter, a real step's allocations, and the published sizes."""
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 import torch
@@ -9,7 +8,6 @@ from torch.profiler import ProfilerActivity, profile
 
 from openjepa.benchmarks import step as bench_step
 from openjepa.core import config as configs
-from openjepa.core import settings
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, Step
 from openjepa.methods import build
@@ -17,9 +15,8 @@ from openjepa.planning import cost, data, published, summary
 from openjepa.planning import gpus as plan_gpus
 from openjepa.planning import memory as plan_memory
 from openjepa.planning.plan import plan
-from openjepa.training import setup
+from openjepa.training import recipe, setup
 
-CONFIGS = Path(__file__).parents[2] / "configs"
 # Blocks of one size, 4×4 of 8×8 patches, so that every step does the same work.
 SMALL = [
     "data.image_size=64",
@@ -181,7 +178,7 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_published_config_has_the_published_sizes(name: str) -> None:
-    config = setup.resolve(configs.load(settings.read(CONFIGS / f"{name}.yaml")))
+    config = setup.resolve(configs.load(recipe.read(name)))
     sizes = {name: cost._size(network) for name, network in build.outline(config).named_children()}
     encoder, predictor, epochs = PUBLISHED[name]
     assert sizes == {"context_encoder": encoder, "target_encoder": encoder, "predictor": predictor}
@@ -189,7 +186,7 @@ def test_a_published_config_has_the_published_sizes(name: str) -> None:
 
 
 def test_the_published_claim_implies_a_fifth_of_the_peak() -> None:
-    config = configs.load(settings.read(CONFIGS / "imagenet/vit_h14.yaml"))
+    config = configs.load(recipe.read("imagenet/vit_h14"))
     made = plan(config, gpus=published.NUM_GPUS, utilisation=published.implied_utilisation())
     assert made.work.flops == pytest.approx(published.FLOPS, rel=0.001)
     assert made.hours == pytest.approx(published.HOURS, rel=0.001)

@@ -26,7 +26,6 @@ from openjepa.studies import run as conduct
 from openjepa.studies.study import Arm, Study, StudyFolder, Terms, check_folder, write_question
 from openjepa.training import setup
 
-CONFIGS = Path(__file__).parents[2] / "configs"
 BASE = {
     "data": {"source": "scenes:64", "image_size": 32, "workers": 0},
     "model": {"name": "vit-nano/8"},
@@ -121,10 +120,10 @@ def test_all_methods_are_compared_also_a_users_own(monkeypatch: pytest.MonkeyPat
     assert [arm.name for arm in compare.study(["tenth", "mae"], terms()).arms] == ["mae", "tenth"]
 
 
-@pytest.mark.parametrize("file", ["cifar10_20min.yaml", "scenes.yaml"])
-def test_recipes_of_one_method_can_be_the_base_of_all(file: str) -> None:
+@pytest.mark.parametrize("name", ["cifar10_20min", "scenes"])
+def test_recipes_of_one_method_can_be_the_base_of_all(name: str) -> None:
     """Its options stay with its own method; what they say wins over compare.yaml."""
-    base = conduct.base_settings(CONFIGS / file, {"data.source": "scenes:64"}, [], watched="scenes-count")
+    base = conduct.base_settings(name, {"data.source": "scenes:64"}, [], watched="scenes-count")
     study = compare.study(["all"], terms(base=base))
     assert len(study.arms) == len(methods.names())
     for arm in study.arms:

@@ -1,4 +1,4 @@
-"""The verbs that look at runs and masks. Heavy imports stand inside, so that --help and a typo answer at once."""
+"""`openjepa evaluate`: probe a frozen encoder."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -72,74 +72,3 @@ def evaluate(
         uses_cache=cache,
     )
     tables.scores(scores, as_json=json)
-
-
-def masks(
-    *,
-    name: str = "multiblock",
-    image_size: Count = 224,
-    patch_size: Count = 16,
-    batch_size: Count = 128,
-    images: Count = 4096,
-    seed: int = 0,
-    picture: Path = Path("masks.png"),
-    draw: bool = True,
-    set_: Overrides = None,
-    json: AsJson = False,
-) -> None:
-    """Draw example masks and count what they cover, before you train with them.
-
-    Example: openjepa masks --name reference --batch-size 128
-
-    Args:
-        name: multiblock, reference, random, block or rasterized.
-        image_size: In pixels.
-        patch_size: In pixels.
-        batch_size: Matters for reference, whose context depends on it.
-        images: How many to count over.
-        seed: Of the draws.
-        picture: Where to save examples and coverage.
-        draw: --no-draw prints only.
-        set_: Options of the strategy, such as --set num_targets=2.
-    """
-    from openjepa.cli import inspect_masks
-
-    found = inspect_masks.inspect(
-        name,
-        set_ or [],
-        image_size=image_size,
-        patch_size=patch_size,
-        batch_size=batch_size,
-        num_images=images,
-        seed=seed,
-    )
-    if draw:
-        inspect_masks.draw(found, picture)
-    tables.coverage(found.coverage, as_json=json, picture=picture if draw else None)
-
-
-def report(run: Path) -> None:
-    """Write RUN/report.html: curves, masks, attention, PCA, predictions, scores; one file, no network needed.
-
-    Example: openjepa report runs/mine
-
-    Args:
-        run: A run folder.
-    """
-
-    from openjepa.report.write import write
-
-    tables.say(f"written: {write(run)}")
-
-
-def runs(folder: Path = Path("runs"), *, json: AsJson = False) -> None:
-    """A table of the runs below a folder.
-
-    Example: openjepa runs
-
-    Args:
-        folder: Where to look, at any depth.
-    """
-    from openjepa.cli.list_runs import list_runs
-
-    tables.rows(list_runs(folder), as_json=json, empty=f"no runs below {folder}")

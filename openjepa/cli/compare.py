@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from openjepa.cli import tables
 from openjepa.cli.options import AsJson, Count, Imports, Overrides
+from openjepa.core import registry
 from openjepa.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class StudyOptions:
         }
         tasks, probes = _split(self.tasks), _split(self.probes)
         base = base_settings(self.base, words, self.set_ or [], watched=tasks[0])
+        registry.import_files(base.get("imports") or ())
         return Terms(base, tuple(range(self.seeds)), tasks, probes, self.labels, self.features, self.budget)
 
 

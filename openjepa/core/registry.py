@@ -63,35 +63,38 @@ class Registry(Generic[T]):
         self._is_loaded = True
 
 
+_imported: set[str] = set()  # module names, in this process
+
+
 def import_files(paths: Iterable[str | Path]) -> tuple[str, ...]:
     """Imports Python files that register parts, each once, and returns their absolute paths."""
     files = [Path(path).expanduser().absolute() for path in paths]
     for file in files:
-        _import(file)
+        if file.is_file() or file.stem not in _imported:  # else it was moved, and --import gave its new path
+            _import(file)
     return tuple(str(file) for file in files)
 
 
 def _import(file: Path) -> None:
-    """As a module named like its file and with its folder on the path, so that worker processes can import it, too."""
+    """As a module named like its file, with its folder on the path, so that worker processes can import it, too."""
+    _check_name(file)
+    if file.stem not in sys.modules:
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        assert spec is not None and spec.loader is not None
+        module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
+        sys.path.append(str(file.parent))
+        try:
+            spec.loader.exec_module(module)
+        except (SyntaxError, ImportError, BadInput) as error:  # anything else shows where in the file it happened
+            del sys.modules[file.stem]
+            raise BadInput(f"cannot import {file}: {error}") from error
+    _imported.add(file.stem)
+
+
+def _check_name(file: Path) -> None:
     if file.suffix != ".py" or not file.is_file():
-        raise BadInput(f'no Python file "{file}"; --import and imports: need the .py file that registers your part')
-    if _is_imported(file):
-        return
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
-    sys.path.append(str(file.parent))
-    try:
-        spec.loader.exec_module(module)
-    except (SyntaxError, ImportError, BadInput) as error:  # anything else shows where in the file it happened
-        del sys.modules[file.stem]
-        raise BadInput(f"cannot import {file}: {error}") from error
-
-
-def _is_imported(file: Path) -> bool:
-    """Refuses a file with the name of another module: one of the two would hide the other."""
+        raise BadInput(f'no Python file "{file}" to import; if it was moved, give its new path with --import')
     other = importlib.util.find_spec(file.stem) if file.stem.isidentifier() else None
-    is_same = other is not None and other.origin is not None and Path(other.origin).resolve() == file.resolve()
-    if not file.stem.isidentifier() or (other is not None and other.origin is not None and not is_same):
-        raise BadInput(f"cannot import {file}: {file.stem} is not a free module name; rename the file")
-    return is_same and file.stem in sys.modules
+    is_other = other is not None and other.origin is not None and Path(other.origin).resolve() != file.resolve()
+    if is_other or not file.stem.isidentifier():  # one of two modules would hide the other
+        raise BadInput(f'cannot import {file}: "{file.stem}" is not a free module name; rename the file')

@@ -12,7 +12,7 @@ from rich.table import Column, Table
 if TYPE_CHECKING:  # these import torch, which takes a second; --help should not
     from openjepa.runs.scores import Score
 
-# Without a terminal nobody wraps for us: a log keeps wide tables on one line.
+# Without a terminal, 140 columns: a log shows wide tables on one line.
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 140)
 
 
@@ -85,16 +85,16 @@ def mapping(values: Mapping[str, Any], *, as_json: bool) -> None:
     out.print(table)
 
 
-def rows(found: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str = "nothing") -> None:
+def rows(values: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str = "nothing") -> None:
     if as_json:
-        as_json_text(list(found))
+        as_json_text(list(values))
         return
-    if not found:
+    if not values:
         say(empty)
         return
-    names = list(dict.fromkeys(name for row in found for name in row))
+    names = list(dict.fromkeys(name for row in values for name in row))
     table = Table(*names)
-    for row in found:
+    for row in values:
         table.add_row(*(escape(_short(row.get(name, ""))) for name in names))
     out.print(table)
 

@@ -4,8 +4,10 @@ so a new mask, method, source, probe or monitor is one new file and nothing else
 """
 
 import difflib
+import hashlib
 import importlib
 import importlib.util
+import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable
@@ -98,3 +100,10 @@ def _check_name(file: Path) -> None:
     is_other = other is not None and other.origin is not None and Path(other.origin).resolve() != file.resolve()
     if is_other or not file.stem.isidentifier():  # one of two modules would hide the other
         raise BadInput(f'cannot import {file}: "{file.stem}" is not a free module name; rename the file')
+
+
+def code_digest(part: type) -> str:
+    """Of the file a part is from, so that a cache notices when somebody edits it; empty for the parts of this package."""
+    if part.__module__.partition(".")[0] == "openjepa":
+        return ""
+    return hashlib.sha256(Path(inspect.getfile(part)).read_bytes()).hexdigest()

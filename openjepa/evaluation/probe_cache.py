@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from openjepa.core.contracts import Probe
+from openjepa.core.registry import code_digest
 from openjepa.core.types import Features
 from openjepa.machine import cache
 
@@ -35,7 +36,7 @@ def asked(probe: Probe, train: Features, test: Features) -> Answer:
 
 def asked_once(probe: Probe, description: str, train: Features, test: Features) -> Answer:
     """From the disk cache, if the same was asked before; `description` is the probe's name and options."""
-    key = cache.key("answer", VERSION, description, _content(train), _content(test))
+    key = cache.key("answer", VERSION, description + code_digest(type(probe)), _content(train), _content(test))
     stored = cache.load(key)
     if stored is not None:
         return Answer(stored["guesses"], _from_bytes(stored["chosen"]), float(stored["seconds"]))

@@ -228,6 +228,7 @@ def test_data_info_and_check_of_a_folder_with_a_broken_image(call, tmp_path: Pat
     assert code == 1 and "bad.jpg" in out and "empty file" in out
 
 
+@pytest.mark.slow
 def test_the_doctor_says_what_works(call) -> None:
     code, out, _ = call("doctor", "--json")
     result = json.loads(out)
@@ -264,6 +265,7 @@ def test_bench_data_measures_every_size(call) -> None:
     assert all(40 < row["kB a file"] < 120 for row in rows), "about what a photo of this size has"
 
 
+@pytest.mark.slow
 def test_pretrain_evaluate_and_runs_work_together(call, tmp_path: Path) -> None:
     run = tmp_path / "runs" / "one"
     words = ["--set", "data.image_size=32", "--set", "train.batch_size=16", "--model", "vit-nano/8"]
@@ -281,6 +283,7 @@ def test_pretrain_evaluate_and_runs_work_together(call, tmp_path: Path) -> None:
     assert code == 0 and row["status"] == "finished" and row["steps"] == 3 and str(folder) in row
 
 
+@pytest.mark.slow
 def test_the_table_shows_labels_intervals_and_gains(call, tmp_path: Path) -> None:
     words = ["evaluate", "random:vit-nano/8", "--image-size", "16", "--task", "scenes-material", "--probe", "knn"]
     code, out, errors = call(*words, "--labels", "4/class", "--draws", "2")
@@ -289,6 +292,7 @@ def test_the_table_shows_labels_intervals_and_gains(call, tmp_path: Path) -> Non
     assert "20,000 training and 4,000 test pictures, 2 classes" in out
 
 
+@pytest.mark.slow
 def test_minutes_are_turned_into_steps_once_and_resume_uses_the_same_number(call, tmp_path: Path) -> None:
     words = [
         "pretrain",

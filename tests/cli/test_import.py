@@ -1,4 +1,4 @@
-"""`--import file.py` adds somebody's own parts, and a run remembers where they are."""
+"""`--import file.py` adds somebody's own parts, and a run saves where they are."""
 
 import json
 import subprocess
@@ -49,6 +49,7 @@ def own(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_a_mask_from_a_file_is_counted_before_and_after_the_verb(own: Path) -> None:
     words = ["masks", "--name", "halves", "--images", "8", "--batch-size", "4", "--no-draw", "--json"]
     for order in (["--import", str(own), *words], [*words, f"--import={own}"]):
@@ -58,7 +59,8 @@ def test_a_mask_from_a_file_is_counted_before_and_after_the_verb(own: Path) -> N
     assert runner.command(*words).returncode == 2
 
 
-def test_a_run_remembers_the_file_and_resumes_and_evaluates_without_it_being_named(own: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_run_saves_the_path_and_resumes_and_evaluates_with_it(own: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = runner.words("scenes:64", run, "method.masks.name=halves", "train.steps=2", "monitors.collapse=off")
     done = runner.command(*words, "--import", str(own))
@@ -66,9 +68,16 @@ def test_a_run_remembers_the_file_and_resumes_and_evaluates_without_it_being_nam
     assert configs.yaml.safe_load((run / "config.yaml").read_text())["imports"] == [str(own)]
     done = runner.command("pretrain", "--run", str(run), "--resume")
     assert done.returncode == 0 and "is finished" in done.stderr
-    evaluate = ["evaluate", str(run), "--task", str(runner.make_labelled(tmp_path / "labelled")), "--json"]
+    labelled = runner.make_labelled(tmp_path / "labelled")
+    for file in sorted((labelled / "val" / "cats").iterdir())[:6]:  # 2 cats and 8 dogs
+        file.unlink()
+    evaluate = ["evaluate", str(run), "--task", str(labelled), "--json"]
     done = runner.command(*evaluate, "--probe", "first-class", "--import", str(own))
     assert done.returncode == 0, done.stderr
+    own.write_text(own.read_text().replace("torch.zeros_like(", "torch.ones_like("))
+    edited = runner.command(*evaluate, "--probe", "first-class", "--import", str(own))
+    before, after = (json.loads(each.stdout)[0]["accuracy"] for each in (done, edited))
+    assert before == pytest.approx(0.2) and after == pytest.approx(0.8), "an edited probe is fitted again, not cached"
     moved = own.rename(tmp_path / own.name)
     done = runner.command(*evaluate, "--probe", "knn")
     assert done.returncode == 2 and f'no Python file "{own}"' in done.stderr and "new path" in done.stderr
@@ -77,6 +86,7 @@ def test_a_run_remembers_the_file_and_resumes_and_evaluates_without_it_being_nam
     assert json.loads(done.stdout)[0]["status"] == "finished", "a list of runs needs nobody's parts"
 
 
+@pytest.mark.slow
 def test_the_runs_of_a_study_get_the_file_too(own: Path, tmp_path: Path) -> None:
     study = tmp_path / "own.yaml"
     study.write_text("title: own masks\narms:\n  halves: {set: {method.masks.name: halves}}\n  usual: {set: {}}\n")

@@ -174,6 +174,7 @@ def test_a_cache_that_is_off_is_said(folder: Path, monkeypatch: pytest.MonkeyPat
     assert opened(folder, "auto").kept is None
 
 
+@pytest.mark.slow
 def test_the_command_says_so_too_and_ends_with_two(folder: Path, tmp_path: Path) -> None:
     words = runner.words(folder, tmp_path / "run", "data.cache=disk", "data.workers=0")
     done = runner.command(*words, env={"OPENJEPA_CACHE_GB": "0.00001"})

@@ -64,6 +64,7 @@ def test_flops_agree_with_what_bench_counts_on_a_real_step() -> None:
     assert counted().flops == real and counted(precision="bfloat16").flops == real
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["model.drop_path=0", "model.checkpoint_activations=true"])
 def test_memory_agrees_with_the_allocations_of_a_real_step(word: str) -> None:
     config = small(word)
@@ -91,6 +92,7 @@ def test_checkpointing_keeps_less_and_computes_the_encoder_once_more() -> None:
     assert checkpointed.backward - settings.backward == blocks_by_hand(16, dim=64, depth=3) - last_layers
 
 
+@pytest.mark.slow
 def test_memory_grows_with_the_images_and_copies_of_weights_do_not() -> None:
     few, many = counted(num_images=2, precision="bfloat16"), counted(num_images=8, precision="bfloat16")
     assert few.activations == pytest.approx(many.activations, rel=0.02)
@@ -98,6 +100,7 @@ def test_memory_grows_with_the_images_and_copies_of_weights_do_not() -> None:
     assert many.activations < 0.75 * counted().activations and counted().weight_copies == 0
 
 
+@pytest.mark.slow
 def test_padded_contexts_and_other_masks_can_be_planned() -> None:
     padded = counted("method.masks.equalize=pad")
     assert padded.flops > counted().flops and padded.mask_sizes["masks/context_patches"] > 16
@@ -130,6 +133,7 @@ def test_a_run_of_minutes_takes_these_minutes() -> None:
     assert made.hours == pytest.approx(0.5, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_advice_of_a_plan_that_does_not_fit_makes_it_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     alone, of_four = plan(small()).ddp, plan(small(), gpus=4).ddp
     memory = (alone.fixed + 0.3 * alone.activations) / plan_memory.GIB / plan_memory.USABLE
@@ -185,6 +189,7 @@ def test_a_published_config_has_the_published_sizes(name: str) -> None:
     assert (config.train.batch_size, config.train.epochs) == (2048, epochs)
 
 
+@pytest.mark.slow
 def test_the_published_claim_implies_a_fifth_of_the_peak() -> None:
     config = configs.load(recipe.read("imagenet/vit_h14"))
     made = plan(config, gpus=published.NUM_GPUS, utilisation=published.implied_utilisation())

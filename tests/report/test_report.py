@@ -23,6 +23,8 @@ from openjepa.report import images as report_figures
 from openjepa.report import record as report_record
 from openjepa.runs.directory import RunFolder, write_json
 
+pytestmark = pytest.mark.slow
+
 SECTIONS = ("scores", "training", "masks", "attention", "pca", "predictions", "neighbours", "config")
 SCORES = [
     {

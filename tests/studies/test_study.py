@@ -144,6 +144,7 @@ def test_equal_compute_gives_cheaper_arms_more_steps() -> None:
     assert small_arm.settings["train.steps"] > 2 * large_arm.settings["train.steps"] > 0
 
 
+@pytest.mark.slow
 def test_a_failing_arm_costs_only_itself_and_is_named(task: str, tmp_path: Path) -> None:
     arms = (Arm("sound"), Arm("wild", {"optim.lr": 1e30, "optim.warmup": 0}))
     study = small(arms=arms, terms=terms(base={**BASE, "monitors": {}}, tasks=(task,)))
@@ -166,6 +167,7 @@ def test_only_a_child_that_we_did_not_stop_was_killed(
     assert said.startswith(words)
 
 
+@pytest.mark.slow
 def test_a_polite_stop_reaches_the_run_once_and_the_same_command_goes_on(task: str, tmp_path: Path) -> None:
     folder = tmp_path / "study"
     words = ["compare", "--methods", "byol", "--data", "scenes:64", "--image-size", "32", "--model", "vit-nano/8"]
@@ -184,6 +186,7 @@ def test_a_polite_stop_reaches_the_run_once_and_the_same_command_goes_on(task: s
     assert (run.path / f"checkpoints/step-{record['steps']:08d}").exists(), "the work done is kept"
 
 
+@pytest.mark.slow
 def test_a_killed_comparison_goes_on_where_it_stopped_and_writes_what_it_found(task: str, tmp_path: Path) -> None:
     """Killed after the first of two runs was judged."""
     study = StudyFolder(tmp_path / "study")
@@ -293,6 +296,7 @@ def write_scores(path: Path, accuracy: float) -> None:
         (["--minutes", "1", "--set", "train.epochs=5"], "the budget is --minutes, --epochs or --flops"),
     ],
 )
+@pytest.mark.slow
 def test_a_comparison_that_cannot_be_is_refused_in_one_sentence(
     words: list[str], sentence: str, tmp_path: Path
 ) -> None:

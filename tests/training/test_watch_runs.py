@@ -24,6 +24,8 @@ from openjepa.nn.patches import pick
 from openjepa.runs import metrics
 from openjepa.training import recipe, verdict
 
+pytestmark = pytest.mark.slow
+
 STEPS = 100
 CALLED_BY = 40  # steps of STEPS
 

@@ -40,11 +40,11 @@ for verb in (
 ):
     app.command(verb)
 data_app = App(name="data", help="Look at images before training on them.")
-for verb in (data.check, data.info):
-    data_app.command(verb)
+data_app.command(data.check)
+data_app.command(data.info)
 bench_app = App(name="bench", help="Measure this machine: masks, training step, scaling, data, features, probes.")
-for verb in (bench.masks, bench.step, bench.scaling, bench.data, bench.features, bench.probes):
-    bench_app.command(verb)
+for measure in (bench.masks, bench.step, bench.scaling, bench.data, bench.features, bench.probes):
+    bench_app.command(measure)
 app.command(data_app)
 app.command(bench_app)
 

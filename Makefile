@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test check format clean
+.PHONY: setup demo test test-fast check format clean
 
 setup: .venv/ready
 
@@ -12,6 +12,10 @@ demo: .venv/ready
 
 test: .venv/ready-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
+# Under a minute on two cores: everything but what is marked slow, for use while you work.
+test-fast: .venv/ready-test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not slow' --numprocesses auto --maxprocesses 4 --dist loadfile
 
 check: .venv/ready-dev
 	$(BIN)/ruff format --check .

@@ -1,21 +1,24 @@
-"""OpenJEPA: learn image representations from unlabelled pictures by predicting, in embedding space, parts from other parts."""
+"""OpenJEPA: learn image representations from unlabelled images by predicting, in embedding space, parts from other parts."""
 
 from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["evaluate", "load", "load_encoder", "pretrain"]
+__all__ = ["encoder", "evaluate", "load", "load_encoder", "method", "pretrain"]
 
-_PLACES = {
-    "pretrain": "openjepa.training.pretrain",
-    "evaluate": "openjepa.evaluation.evaluate",
-    "load": "openjepa.weights.load",
-    "load_encoder": "openjepa.weights.load",
+_MODULES = {
+    "pretrain": ("openjepa.training.pretrain", "pretrain"),
+    "evaluate": ("openjepa.evaluation.evaluate", "evaluate"),
+    "load": ("openjepa.weights.load", "load"),
+    "load_encoder": ("openjepa.weights.load", "load_encoder"),
+    "method": ("openjepa.methods.build", "named_method"),
+    "encoder": ("openjepa.methods.build", "named_encoder"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    """The public functions, imported when they are first asked for: `import openjepa` itself does nothing."""
-    if name not in _PLACES:
+    """Imports a public function on first use: `import openjepa` itself stays quick."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'openjepa' has no attribute '{name}'")
-    return getattr(import_module(_PLACES[name]), name)
+    module, function = _MODULES[name]
+    return getattr(import_module(module), function)

@@ -1,4 +1,4 @@
-"""What several test files use: tiny encoders and pictures."""
+"""What several test files use: a tiny encoder and a cache of their own."""
 
 import os
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def tiny_encoder() -> VisionTransformer:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test reads or fills the cache of the person who runs it."""
+    """No test reads or writes the cache of the user who runs it."""
     before = os.environ.get("OPENJEPA_CACHE")
     os.environ["OPENJEPA_CACHE"] = str(tmp_path_factory.mktemp("cache"))
     yield

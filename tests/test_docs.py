@@ -98,6 +98,7 @@ def test_the_documented_monitor_keeps_the_contract(part) -> None:
     assert name == "weights/norm" and value > 0
 
 
+@pytest.mark.slow
 def test_the_one_file_example_learns_more_than_random_weights_know() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples/train_in_one_file.py")],
@@ -112,6 +113,7 @@ def test_the_one_file_example_learns_more_than_random_weights_know() -> None:
     assert after > before + 4 > 25
 
 
+@pytest.mark.slow
 def test_the_example_measures_a_module_of_somebody_elses() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples/measure_another_encoder.py")], capture_output=True, text=True, timeout=200

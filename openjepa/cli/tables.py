@@ -3,9 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,11 +11,7 @@ from rich.table import Column, Table
 
 from openjepa.runs.scores import ALL_LABELS, Score, percent
 
-if TYPE_CHECKING:  # these import torch, which takes a second: --help should not wait for it
-    from openjepa.data.check import Report
-    from openjepa.masks.statistics import Coverage
-
-# Without a terminal nobody wraps for us: a log keeps wide tables on one line.
+# Without a terminal, 140 columns: a log shows wide tables on one line.
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 140)
 
 
@@ -61,55 +55,6 @@ def _say_more(results: Sequence[Score]) -> None:
                 say(f"  warning: {score.leaks[where]:,} of the test images occur in the {where} data")
 
 
-def coverage(found: "Coverage", *, as_json: bool, picture: Path | None) -> None:
-    if as_json:
-        as_json_text(found.as_dict())
-        return
-    say(f"grid {found.grid[0]}×{found.grid[1]}, {found.num_images} images")
-    say(f"context share   {found.context_share:.3f} of the patches")
-    say(f"target share    {found.target_share:.3f} (all blocks of an image together)")
-    say(f"block size      {found.block_patches:.1f} patches on average")
-    say(f"overlap         {100 * found.overlap:.1f} % of the images have a target patch in their context")
-    say("chance in % that a patch there is used:")
-    lists = (found.context_rows, found.context_columns, found.target_rows, found.target_columns)
-    table = Table("number", "context, row", "context, column", "target, row", "target, column")
-    for number, values in enumerate(zip_longest(*lists)):
-        table.add_row(str(number), *("" if value is None else f"{100 * value:.1f}" for value in values))
-    out.print(table)
-    if picture is not None:
-        say(f"written: {picture}")
-
-
-def check(report: "Report", *, as_json: bool) -> None:
-    """What was found, a line each, with the first few names."""
-    if as_json:
-        as_json_text(report.as_dict())
-        return
-    say(f"{report.num_images} images, {', '.join(f'{number} {name}' for name, number in report.formats.items())}")
-    for label, classes in report.labels.items():
-        say(f"label {label}: {len(classes)} classes of {min(classes.values())} to {max(classes.values())} pictures")
-    heights, widths = report.height, report.width
-    say(
-        f"size {heights[1]:g}×{widths[1]:g} in the middle, {heights[0]:g}×{widths[0]:g} to {heights[2]:g}×{widths[2]:g}"
-    )
-    say(f"decoding: {report.images_per_second:.0f} pictures a second and core")
-    _some("broken", [f"{name} ({reason})" for name, reason in report.broken.items()])
-    _some("turned by EXIF (handled)", report.rotated)
-    _some("tiny", report.tiny)
-    for mode, names in report.odd_modes.items():
-        _some(f"{mode} (handled)", names)
-    _some("groups of identical files", [" = ".join(group) for group in report.duplicates])
-    _some("identical files with different labels", [" = ".join(group) for group in report.contradictions])
-
-
-def _some(words: str, names: Sequence[str], most: int = 5) -> None:
-    say(f"{words}: {len(names)}")
-    for name in names[:most]:
-        say(f"  {name}")
-    if len(names) > most:
-        say(f"  … and {len(names) - most} more (--json lists all)")
-
-
 def mapping(values: Mapping[str, Any], *, as_json: bool) -> None:
     """Name and value, a line each; long lists are cut."""
     if as_json:
@@ -121,16 +66,16 @@ def mapping(values: Mapping[str, Any], *, as_json: bool) -> None:
     out.print(table)
 
 
-def rows(found: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str = "nothing") -> None:
+def rows(values: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str = "nothing") -> None:
     if as_json:
-        as_json_text(list(found))
+        as_json_text(list(values))
         return
-    if not found:
+    if not values:
         say(empty)
         return
-    names = list(dict.fromkeys(name for row in found for name in row))
+    names = list(dict.fromkeys(name for row in values for name in row))
     table = Table(*names)
-    for row in found:
+    for row in values:
         table.add_row(*(escape(_short(row.get(name, ""))) for name in names))
     out.print(table)
 

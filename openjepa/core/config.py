@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from openjepa.core import schema, settings
+from openjepa.core import registry, schema, settings
 from openjepa.core.duration import Duration
 from openjepa.core.numbers import Above, Beta, DurationField, NotNegative, Positive, Share
 
@@ -104,6 +104,7 @@ class Config(Section):
     ] = {}
     # When a run collapses or diverges: print a warning, stop it as well, or do nothing.
     watch: Annotated[Literal["warn", "stop", "off"], BeforeValidator(lambda word: _as_word(word))] = "warn"
+    imports: tuple[str, ...] = ()  # Python files that register parts of one's own, imported by `load`
 
 
 def _with_name(section: Any) -> Any:
@@ -125,15 +126,17 @@ def _with_default_monitors(section: Any) -> Any:
 
 
 def load(values: Mapping[str, Any], overrides: Iterable[str] = (), words: Mapping[str, Any] | None = None) -> Config:
-    """Plain values, then `words` by dotted path, then `a.b=c` overrides; validated."""
+    """Plain values, then `words` by dotted path, then `a.b=c` overrides; validated, with its own parts imported."""
     merged = settings.copied(values)
     for path, value in (words or {}).items():
         settings.put(merged, path, value)
     for override in overrides:
         settings.put(merged, *settings.parse_override(override))
-    return schema.validate(Config, merged)
+    config = schema.validate(Config, merged)
+    return config.model_copy(update={"imports": registry.import_files(config.imports)})
 
 
 def dump(config: Config) -> str:
-    """YAML with every value, in the order of the sections."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    """YAML with every value, in the order of the sections; `imports` only where there are some."""
+    values = config.model_dump(mode="json", exclude=None if config.imports else {"imports"})
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)

@@ -1,12 +1,17 @@
-"""Parts by name. A part registers itself in its own file; the registry imports its package's files on first use,
+"""Parts by name. A part registers itself in its own file; a registry imports the files of its folder on first use,
 
-so a new mask, method, source, probe or monitor is one new file and nothing else.
+so a new mask, method, source, probe or monitor is one new file and nothing else. `import_files` adds files from elsewhere.
 """
 
 import difflib
+import hashlib
 import importlib
+import importlib.util
+import inspect
 import pkgutil
+import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from openjepa.core.errors import BadInput
@@ -15,7 +20,7 @@ T = TypeVar("T")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """'; did you mean "x"?' or the list of what there is."""
+    """'; did you mean "x"?', or the list of known words."""
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1)
     return f'; did you mean "{close[0]}"?' if close else f"; known: {', '.join(known)}"
@@ -31,7 +36,7 @@ class Registry(Generic[T]):
     def register(self, name: str) -> Callable[[T], T]:
         def decorate(part: T) -> T:
             if name in self._parts:
-                raise ValueError(f'{self.kind} "{name}" is registered twice')
+                raise BadInput(f'{self.kind} "{name}" is registered twice; choose another name for your own')
             self._parts[name] = part
             return part
 
@@ -58,3 +63,47 @@ class Registry(Generic[T]):
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{self.package}.{module.name}")
         self._is_loaded = True
+
+
+_imported: set[str] = set()  # module names, in this process
+
+
+def import_files(paths: Iterable[str | Path]) -> tuple[str, ...]:
+    """Imports Python files that register parts, each once, and returns their absolute paths."""
+    files = [Path(path).expanduser().absolute() for path in paths]
+    for file in files:
+        if file.is_file() or file.stem not in _imported:  # else it was moved, and --import gave its new path
+            _import(file)
+    return tuple(str(file) for file in files)
+
+
+def _import(file: Path) -> None:
+    """As a module named like its file, with its folder on the path, so that worker processes can import it, too."""
+    _check_name(file)
+    if file.stem not in sys.modules:
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        assert spec is not None and spec.loader is not None
+        module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
+        sys.path.append(str(file.parent))
+        try:
+            spec.loader.exec_module(module)
+        except (SyntaxError, ImportError, BadInput) as error:  # anything else shows where in the file it happened
+            del sys.modules[file.stem]
+            raise BadInput(f"cannot import {file}: {error}") from error
+    _imported.add(file.stem)
+
+
+def _check_name(file: Path) -> None:
+    if file.suffix != ".py" or not file.is_file():
+        raise BadInput(f'no Python file "{file}" to import; if it was moved, give its new path with --import')
+    other = importlib.util.find_spec(file.stem) if file.stem.isidentifier() else None
+    is_other = other is not None and other.origin is not None and Path(other.origin).resolve() != file.resolve()
+    if is_other or not file.stem.isidentifier():  # one of two modules would hide the other
+        raise BadInput(f'cannot import {file}: "{file.stem}" is not a free module name; rename the file')
+
+
+def code_digest(part: type) -> str:
+    """Of the file a part is from, so that a cache notices when somebody edits it; empty for the parts of this package."""
+    if part.__module__.partition(".")[0] == "openjepa":
+        return ""
+    return hashlib.sha256(Path(inspect.getfile(part)).read_bytes()).hexdigest()

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from openjepa.core.contracts import Probe
+from openjepa.core.registry import code_digest
 from openjepa.core.types import Features
 from openjepa.machine import cache
 
@@ -24,9 +26,9 @@ class Prediction:
     seconds: float  # of fitting and predicting
 
 
-def key(probe: str, train: Features, test: Features) -> str:
-    """`probe` describes the probe: name, seed and options."""
-    return cache.key("answer", VERSION, probe, _content(train), _content(test))
+def key(probe: type[Probe], description: str, train: Features, test: Features) -> str:
+    """`description` is the probe's name, seed and options."""
+    return cache.key("answer", VERSION, description + code_digest(probe), _content(train), _content(test))
 
 
 def load(key: str) -> Prediction | None:

@@ -95,7 +95,7 @@ class Probing:
         options = self._options(name)
         key = None
         if representation != TRAINED and self.extractor.uses_cache:
-            key = probe_cache.key(f"{name} {seed} {schema.plain(options)}", train, test)
+            key = probe_cache.key(probes[name], f"{name} {seed} {schema.plain(options)}", train, test)
             stored = probe_cache.load(key)
             if stored is not None:
                 return stored

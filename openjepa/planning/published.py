@@ -18,7 +18,7 @@ HOURS = 72
 NUM_GPUS = 16
 EPOCHS = 300
 BATCH_SIZE = 2048
-FLOPS = 634.2e9  # per image, of configs/imagenet/vit_h14.yaml; tests/planning/test_plan.py counts it again
+FLOPS = 634.2e9  # per image, of the recipe imagenet/vit_h14; tests/planning/test_plan.py counts it again
 
 
 def num_images(config: Config, number: int | None) -> tuple[int, str]:

@@ -88,7 +88,8 @@ class Runner:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as messages, output.open("wb") as printed:
             start = messages.tell()
-            command = [sys.executable, "-m", "openjepa", *words]
+            imports = [word for file in self.study.terms.base.get("imports") or () for word in ("--import", file)]
+            command = [sys.executable, "-m", "openjepa", *words, *imports]
             child = subprocess.Popen(command, stdout=printed, stderr=messages, **self._surroundings())
             while _is_running(child):
                 if stop.is_requested:

@@ -13,6 +13,7 @@ import yaml
 
 from openjepa.core import settings as plain
 from openjepa.core.errors import BadInput
+from openjepa.training import recipe
 
 
 @dataclass(frozen=True)
@@ -78,13 +79,13 @@ class Study:
 
 
 def base_settings(
-    file: Path | None, options: Mapping[str, Any], overrides: Sequence[str], *, watched: str
+    file: str | Path | None, options: Mapping[str, Any], overrides: Sequence[str], *, watched: str
 ) -> dict[str, Any]:
-    """What all arms share: a file, then options of the command line, then overrides.
+    """What all arms share: a recipe or file, then options of the command line, then overrides.
 
     Unless the settings configure the monitor `probe`, a small one on the task `watched` runs during training, for curves.
     """
-    base = plain.copied(plain.read(file)) if file is not None else {}
+    base = plain.copied(recipe.read(file)) if file is not None else {}
     changes = [plain.parse_override(override) for override in overrides]
     for path, value in [*((path, value) for path, value in options.items() if value is not None), *changes]:
         plain.put(base, path, value)

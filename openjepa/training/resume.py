@@ -25,6 +25,7 @@ HARMLESS = {
     "train.accumulate",
     "train.allocator",
     "watch",
+    "imports",
 }
 
 

@@ -14,6 +14,8 @@ from openjepa.machine import allocator
 from openjepa.report.figures import scaling
 from openjepa.training import calibrate, setup
 
+pytestmark = pytest.mark.slow
+
 COUNT_FAULTS = """
 import resource, torch
 from openjepa.machine import allocator

@@ -1,4 +1,4 @@
-"""The command line as a person meets it: help, one clear sentence for bad input, exit codes, JSON."""
+"""The command line as users see it: help, one clear sentence for bad input, exit codes, JSON."""
 
 import json
 from pathlib import Path
@@ -9,6 +9,7 @@ import runner
 
 VERBS = [
     "demo",
+    "recipes",
     "pretrain",
     "plan",
     "evaluate",
@@ -80,6 +81,13 @@ BAD_INPUT = {
     "a wrong key": (["pretrain", "--data", "scenes", "--set", "optim.lrr=1"], 'did you mean "lr"'),
     "a wrong value": (["pretrain", "--data", "scenes", "--set", "optim.lr=fast"], "optim.lr is 'fast'"),
     "a missing config": (["pretrain", "none.yaml"], 'no config file "none.yaml"'),
+    "an unknown recipe": (["pretrain", "cifar10_20mn"], 'did you mean "cifar10_20min"'),
+    "a recipe at its old path": (["plan", "configs/imagenet/vit_h14.yaml"], "now the recipe imagenet/vit_h14"),
+    "a base that is no recipe": (
+        ["compare", "--base", "scens", "--minutes", "1", "--tasks", "scenes-count"],
+        'did you mean "scenes"',
+    ),
+    "a file of parts that is gone": (["masks", "--import", "no/such.py"], "no Python file"),
     "two lengths": (["pretrain", "--data", "scenes", "--epochs", "1", "--steps", "2"], "keep one"),
     "a length that is no number": (["pretrain", "--steps", "many"], "many"),
     "an unknown model": (["pretrain", "--data", "scenes", "--model", "vit-tini/8"], 'did you mean "tiny"'),
@@ -175,10 +183,35 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(call, case: str, tmp_path: 
 
 
 def test_masks_are_drawn_and_counted(call, tmp_path: Path) -> None:
-    code, out, _ = call("masks", "--images", "256", "--picture", str(tmp_path / "m.png"), "--json")
-    found = json.loads(out)
-    assert code == 0 and found["overlap"] == 0 and abs(found["context_share"] - 0.25) < 0.01
+    code, out, _ = call("masks", "--images", "256", "--figure", str(tmp_path / "m.png"), "--json")
+    result = json.loads(out)
+    assert code == 0 and result["overlap"] == 0 and abs(result["context_share"] - 0.25) < 0.01
     assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_old_name_of_the_figure_option_still_works(call, tmp_path: Path) -> None:
+    code, out, _ = call("masks", "--images", "8", "--batch-size", "4", "--picture", str(tmp_path / "m.png"))
+    assert code == 0 and "m.png" in out and (tmp_path / "m.png").exists()
+
+
+def test_recipes_are_listed_with_machine_time_and_numbers(call) -> None:
+    code, out, _ = call("recipes")
+    assert code == 0 and "imagenet/vit_h14: I-JEPA ViT-H/14" in out and "  time      20 minutes" in out
+    code, out, _ = call("recipes", "--json")
+    rows = {row["name"]: row for row in json.loads(out)}
+    assert (
+        code == 0 and rows["cifar10_20min"]["machine"] == "2 CPU cores" and "60.2" in rows["cifar10_20min"]["expected"]
+    )
+
+
+def test_a_recipe_is_planned_and_trained_by_its_name(call, tmp_path: Path) -> None:
+    code, out, errors = call("plan", "cifar10_20min", "--images", "50000", "--json")
+    assert code == 0 and json.loads(out)["images at a time"] == 64, errors
+    words = ["--data", "scenes:64", "--set", "train.batch_size=16", "--steps", "1", "--run", str(tmp_path / "run")]
+    code, out, errors = call("pretrain", "cifar10_20min", *words)
+    assert code == 0 and "finished: 1 steps" in out, errors
+    assert "target_centering: whiten" in (tmp_path / "run" / "config.yaml").read_text()
+    assert "imports" not in (tmp_path / "run" / "config.yaml").read_text(), "the key is written only if there are some"
 
 
 def test_masks_as_a_table_name_rows_and_shares(call) -> None:
@@ -186,7 +219,7 @@ def test_masks_as_a_table_name_rows_and_shares(call) -> None:
     assert code == 0 and "context share" in out and "target, column" in out
 
 
-def test_data_info_and_check_of_a_folder_with_a_broken_picture(call, tmp_path: Path) -> None:
+def test_data_info_and_check_of_a_folder_with_a_broken_image(call, tmp_path: Path) -> None:
     folder = runner.make_pictures(tmp_path / "pictures", number=5)
     (folder / "bad.jpg").write_bytes(b"")
     code, out, _ = call("data", "info", str(folder), "--json")
@@ -195,34 +228,35 @@ def test_data_info_and_check_of_a_folder_with_a_broken_picture(call, tmp_path: P
     assert code == 1 and "bad.jpg" in out and "empty file" in out
 
 
+@pytest.mark.slow
 def test_the_doctor_says_what_works(call) -> None:
     code, out, _ = call("doctor", "--json")
-    found = json.loads(out)
-    assert code == 0 and found["precision"]["float32"] == "works" and found["device"] in ("cpu", "cuda:0")
-    assert found["precision"]["bfloat16"].startswith(("works", "does not work"))
+    result = json.loads(out)
+    assert code == 0 and result["precision"]["float32"] == "works" and result["device"] in ("cpu", "cuda:0")
+    assert result["precision"]["bfloat16"].startswith(("works", "does not work"))
 
 
-def test_bench_answers_in_json(call) -> None:
+def test_bench_prints_json(call) -> None:
     code, out, _ = call("bench", "masks", "--batch-size", "8", "--json")
     assert code == 0 and {row["masks"] for row in json.loads(out)} >= {"multiblock", "reference"}
     code, out, _ = call("bench", "step", "--model", "vit-nano/8", "--batch-size", "4", "--steps", "2", "--json")
-    found = json.loads(out)
-    assert code == 0 and found["images per second"] > 0 and 0 < found["share of peak"] < 1.5
+    result = json.loads(out)
+    assert code == 0 and result["images per second"] > 0 and 0 < result["share of peak"] < 1.5
     code, _, errors = call("bench", "step", "--batch-size", "4")
     assert code == 2 and "need a --model" in errors
 
 
-def test_a_plan_answers_in_words_and_in_json(call) -> None:
+def test_a_plan_prints_words_and_json(call) -> None:
     words = ["plan", "--gpus", "2", "--set", "model.name=vit-nano/8", "--set", "data.image_size=64"]
     code, out, _ = call(*words)
     assert code == 0 and "target_encoder" in out and "fits with DDP" in out and "implies 18.8 % of the peak" in out
     code, out, _ = call(*words, "--json")
-    found = json.loads(out)
-    assert code == 0 and found["images at a time"] == 64 and found["fits"] == {"DDP": True, "FSDP": True}
-    assert found["GPU hours"] == pytest.approx(2 * found["hours"])
+    result = json.loads(out)
+    assert code == 0 and result["images at a time"] == 64 and result["fits"] == {"DDP": True, "FSDP": True}
+    assert result["GPU hours"] == pytest.approx(2 * result["hours"])
 
 
-def test_bench_data_sets_plain_pillow_beside_ours(call) -> None:
+def test_bench_data_measures_every_size(call) -> None:
     sizes = ["--image-size", "32", "--image-size", "48"]
     code, out, errors = call("bench", "data", "--images", "4", "--batch-size", "2", *sizes, "--json")
     assert code == 0, errors
@@ -231,6 +265,7 @@ def test_bench_data_sets_plain_pillow_beside_ours(call) -> None:
     assert all(40 < row["kB a file"] < 120 for row in rows), "about what a photo of this size has"
 
 
+@pytest.mark.slow
 def test_pretrain_evaluate_and_runs_work_together(call, tmp_path: Path) -> None:
     run = tmp_path / "runs" / "one"
     words = ["--set", "data.image_size=32", "--set", "train.batch_size=16", "--model", "vit-nano/8"]
@@ -248,6 +283,7 @@ def test_pretrain_evaluate_and_runs_work_together(call, tmp_path: Path) -> None:
     assert code == 0 and row["status"] == "finished" and row["steps"] == 3 and str(folder) in row
 
 
+@pytest.mark.slow
 def test_the_table_shows_labels_intervals_and_gains(call, tmp_path: Path) -> None:
     words = ["evaluate", "random:vit-nano/8", "--image-size", "16", "--task", "scenes-material", "--probe", "knn"]
     code, out, errors = call(*words, "--labels", "4/class", "--draws", "2")
@@ -256,7 +292,8 @@ def test_the_table_shows_labels_intervals_and_gains(call, tmp_path: Path) -> Non
     assert "20,000 training and 4,000 test images, 2 classes" in out
 
 
-def test_minutes_are_turned_into_steps_and_the_budget_is_kept_in_mind_on_resume(call, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_minutes_are_turned_into_steps_once_and_resume_uses_the_same_number(call, tmp_path: Path) -> None:
     words = [
         "pretrain",
         "--data",

@@ -179,6 +179,7 @@ def test_a_cache_that_is_off_is_an_error(folder: Path, monkeypatch: pytest.Monke
     assert opened(folder, "auto").store is None
 
 
+@pytest.mark.slow
 def test_the_command_reports_it_too_and_exits_with_two(folder: Path, tmp_path: Path) -> None:
     words = runner.words(folder, tmp_path / "run", "data.cache=disk", "data.workers=0")
     done = runner.command(*words, env={"OPENJEPA_CACHE_GB": "0.00001"})

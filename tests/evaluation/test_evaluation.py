@@ -24,6 +24,8 @@ from openjepa.runs import scores as scores_file
 from openjepa.runs.scores import PIXELS, RANDOM, TRAINED, Score, read
 from openjepa.weights import official
 
+pytestmark = pytest.mark.slow
+
 NUM_CLASSES = 4
 QUICK = {"linear": {"epochs": 3, "min_steps": 60, "batch_size": 32}}
 

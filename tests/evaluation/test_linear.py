@@ -14,6 +14,8 @@ from openjepa.evaluation.probes.linear.heads import Heads
 from openjepa.evaluation.probes.linear.linear import Linear
 from openjepa.evaluation.probes.linear.stacked_optim import RULES, StackedOptimizer
 
+pytestmark = pytest.mark.slow
+
 BATCH, CLASSES, WIDTH = 16, 4, 6
 LRS, DECAYS = [0.5, 0.1, 0.02], [0.0, 0.1, 0.01]
 

@@ -63,6 +63,7 @@ def test_no_side_of_the_image_is_favoured(equalize: str) -> None:
         assert torch.allclose(chance, chance.flip(1), atol=0.03)
 
 
+@pytest.mark.slow
 def test_the_distribution_does_not_depend_on_the_batch_size() -> None:
     small, large = MultiBlock(), MultiBlock()
     context_small, target_small = chances(small, Grid(14, 14), 4, num_batches=4000)

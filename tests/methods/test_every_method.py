@@ -10,6 +10,8 @@ import runner
 from openjepa.core.contracts import methods
 from openjepa.report import write
 
+pytestmark = pytest.mark.slow
+
 CASES = [*((name, "vit-nano/8") for name in methods.names()), ("simclr", "resnet18"), ("byol", "resnet18")]
 
 

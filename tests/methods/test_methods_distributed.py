@@ -13,6 +13,8 @@ from openjepa.core.contracts import methods
 from openjepa.core.types import Batch, Step
 from openjepa.machine import distributed
 
+pytestmark = pytest.mark.slow
+
 SIZE, STEPS = 8, 3
 ROUNDING = 2e-6
 SHARE = 2e-3  # of how far a weight moved: batch norm and low temperatures enlarge rounding; in float64 it is 1e-12

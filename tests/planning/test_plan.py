@@ -1,7 +1,6 @@
 """Plans against counts by hand, torch's own counter, a real step's allocations, and the published sizes."""
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +10,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from openjepa.benchmarks import step as bench_step
 from openjepa.core import config as configs
-from openjepa.core import settings
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, Step
 from openjepa.methods import build
@@ -19,9 +17,8 @@ from openjepa.planning import cost, published, summary
 from openjepa.planning import gpus as plan_gpus
 from openjepa.planning import memory as plan_memory
 from openjepa.planning.plan import plan
-from openjepa.training import setup
+from openjepa.training import recipe, setup
 
-CONFIGS = Path(__file__).parents[2] / "configs"
 # Blocks of one size, 4×4 of 8×8 patches, so that every step does the same work.
 SMALL = [
     "data.image_size=64",
@@ -73,6 +70,7 @@ def test_flops_agree_with_a_real_step_whose_attention_is_written_out_as_matrix_p
     assert bench.flops(0) / config.train.batch_size == real, "the benchmark counts fused attention alike"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["model.drop_path=0", "model.checkpoint_activations=true"])
 def test_memory_agrees_with_the_allocations_of_a_real_step(word: str) -> None:
     config = small(word)
@@ -100,6 +98,7 @@ def test_checkpointing_keeps_less_and_computes_the_encoder_once_more() -> None:
     assert checkpointed.backward - settings.backward == blocks_by_hand(16, dim=64, depth=3) - last_layers
 
 
+@pytest.mark.slow
 def test_memory_grows_with_the_images_and_copies_of_weights_do_not() -> None:
     few, many = counted(num_images=2, precision="bfloat16"), counted(num_images=8, precision="bfloat16")
     assert few.activations == pytest.approx(many.activations, rel=0.02)
@@ -107,6 +106,7 @@ def test_memory_grows_with_the_images_and_copies_of_weights_do_not() -> None:
     assert many.activations < 0.75 * counted().activations and counted().weight_copies == 0
 
 
+@pytest.mark.slow
 def test_padded_contexts_and_other_masks_can_be_planned() -> None:
     padded = counted("method.masks.equalize=pad")
     assert padded.flops > counted().flops and padded.mask_sizes["masks/context_patches"] > 16
@@ -139,6 +139,7 @@ def test_a_run_of_minutes_takes_these_minutes() -> None:
     assert made.hours == pytest.approx(0.5, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_advice_of_a_plan_that_does_not_fit_makes_it_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     alone, of_four = plan(small()).ddp, plan(small(), gpus=4).ddp
     memory = (alone.fixed + 0.3 * alone.activations) / plan_memory.GIB / plan_memory.USABLE
@@ -187,15 +188,16 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_published_config_has_the_published_sizes(name: str) -> None:
-    config = setup.resolve(configs.load(settings.read(CONFIGS / f"{name}.yaml")))
+    config = setup.resolve(configs.load(recipe.read(name)))
     sizes = {name: cost._size(network) for name, network in build.outline(config).named_children()}
     encoder, predictor, epochs = PUBLISHED[name]
     assert sizes == {"context_encoder": encoder, "target_encoder": encoder, "predictor": predictor}
     assert (config.train.batch_size, config.train.epochs) == (2048, epochs)
 
 
+@pytest.mark.slow
 def test_the_published_claim_implies_a_fifth_of_the_peak() -> None:
-    config = configs.load(settings.read(CONFIGS / "imagenet/vit_h14.yaml"))
+    config = configs.load(recipe.read("imagenet/vit_h14"))
     made = plan(config, gpus=published.NUM_GPUS, utilisation=published.implied_utilisation())
     assert made.work.flops == pytest.approx(published.FLOPS, rel=0.001)
     assert made.hours == pytest.approx(published.HOURS, rel=0.001)

@@ -36,6 +36,8 @@ from openjepa.report.page import (
 )
 from openjepa.runs.directory import RunFolder, write_json
 
+pytestmark = pytest.mark.slow
+
 SECTIONS = ("scores", "training", "masks", "attention", "pca", "predictions", "neighbours", "config")
 SCORES = [
     {

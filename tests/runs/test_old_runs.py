@@ -10,6 +10,8 @@ from safetensors.torch import load_file
 import openjepa
 import runner
 
+pytestmark = pytest.mark.slow
+
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 

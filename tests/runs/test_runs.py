@@ -149,6 +149,7 @@ def test_precision_is_float32_on_a_cpu_and_a_failing_probe_is_never_a_crash(monk
     assert device.resolve_precision("auto", gpu) == "bfloat16"
 
 
+@pytest.mark.slow
 def test_bfloat16_trains_or_explains_why_not(tmp_path: Path) -> None:
     """On some machines the first bfloat16 product kills the process; a run must survive that."""
     done = runner.command(*runner.words("scenes:32", tmp_path / "run", "train.precision=bfloat16", "train.steps=2"))
@@ -175,6 +176,7 @@ def test_nothing_moves_when_the_loss_is_not_finite(tmp_path: Path, monkeypatch: 
     assert json.loads((tmp_path / "run/provenance.json").read_text())["status"] == "failed"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # dynamo warns about functools.lru_cache
 def test_compiled_networks_train_the_same_model(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the eager backend of torch.compile: the wiring is ours, the code generator is torch's."""

@@ -26,7 +26,6 @@ from openjepa.studies.folder import StudyFolder
 from openjepa.studies.study import Arm, Study, Terms, base_settings
 from openjepa.training import setup
 
-CONFIGS = Path(__file__).parents[2] / "configs"
 BASE = {
     "data": {"source": "scenes:64", "image_size": 32, "workers": 0},
     "model": {"name": "vit-nano/8"},
@@ -121,10 +120,10 @@ def test_all_methods_are_compared_also_a_users_own(monkeypatch: pytest.MonkeyPat
     assert [arm.name for arm in compare.study(["tenth", "mae"], terms()).arms] == ["mae", "tenth"]
 
 
-@pytest.mark.parametrize("file", ["cifar10_20min.yaml", "scenes.yaml"])
-def test_recipes_of_one_method_can_be_the_base_of_all(file: str) -> None:
+@pytest.mark.parametrize("name", ["cifar10_20min", "scenes"])
+def test_recipes_of_one_method_can_be_the_base_of_all(name: str) -> None:
     """Its method options apply to its own method only, and win over compare.yaml."""
-    base = base_settings(CONFIGS / file, {"data.source": "scenes:64"}, [], watched="scenes-count")
+    base = base_settings(name, {"data.source": "scenes:64"}, [], watched="scenes-count")
     study = compare.study(["all"], terms(base=base))
     assert len(study.arms) == len(methods.names())
     for arm in study.arms:
@@ -145,6 +144,7 @@ def test_equal_compute_gives_cheaper_arms_more_steps() -> None:
     assert small_arm.settings["train.steps"] > 2 * large_arm.settings["train.steps"] > 0
 
 
+@pytest.mark.slow
 def test_a_failing_arm_costs_only_itself_and_is_named(task: str, tmp_path: Path) -> None:
     arms = (Arm("tame"), Arm("wild", {"optim.lr": 1e30, "optim.warmup": 0}))
     study = small(arms=arms, terms=terms(base={**BASE, "monitors": {}}, tasks=(task,)))
@@ -167,6 +167,7 @@ def test_only_a_process_that_we_did_not_stop_counts_as_killed(
     assert failure.startswith(words)
 
 
+@pytest.mark.slow
 def test_an_interrupted_study_saves_its_run_and_says_how_to_resume(task: str, tmp_path: Path) -> None:
     folder = tmp_path / "study"
     words = ["compare", "--methods", "byol", "--data", "scenes:64", "--image-size", "32", "--model", "vit-nano/8"]
@@ -185,6 +186,7 @@ def test_an_interrupted_study_saves_its_run_and_says_how_to_resume(task: str, tm
     assert (stopped.path / f"checkpoints/step-{record['steps']:08d}").exists(), "the work done is saved"
 
 
+@pytest.mark.slow
 def test_a_killed_comparison_resumes_and_writes_its_results(task: str, tmp_path: Path) -> None:
     """Killed after the first of two runs was evaluated."""
     study = StudyFolder(tmp_path / "study")
@@ -297,6 +299,7 @@ def write_scores(path: Path, accuracy: float) -> None:
         ),
     ],
 )
+@pytest.mark.slow
 def test_a_wrong_comparison_is_refused_in_one_sentence(words: list[str], sentence: str, tmp_path: Path) -> None:
     usual = [] if "--tasks" in words else ["--tasks", "scenes-count"]
     done = runner.command("compare", *usual, "--run", str(tmp_path / "study"), *words)

@@ -13,6 +13,8 @@ from safetensors.torch import load_file
 import runner
 from openjepa.runs.metrics import read, series
 
+pytestmark = pytest.mark.slow
+
 # Adam divides a gradient by its own size: where a gradient is rounding noise, so is the step, up to the learning rate.
 TOLERANCE = 2e-4
 

@@ -18,6 +18,8 @@ from openjepa.runs import checkpoint, metrics
 from openjepa.training import loop
 from openjepa.training.pretrain import pretrain
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from openjepa.cli import list_runs
+from openjepa.cli import runs
 from openjepa.core import config as configs
 from openjepa.core.contracts import View, monitors
 from openjepa.core.errors import BadInput
@@ -306,5 +306,5 @@ def test_the_list_of_runs_has_the_verdict(tmp_path) -> None:
     folder = report_record.RunFolder(tmp_path / "run")
     folder.path.mkdir()
     folder.config.write_text(configs.dump(configs.load({})), encoding="utf-8")
-    (row,) = list_runs.list_runs(tmp_path)
+    (row,) = runs.list_runs(tmp_path)
     assert row["watch"] == "unknown"

@@ -17,14 +17,14 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import openjepa
-from openjepa.cli import demo
-from openjepa.core import settings as plain
 from openjepa.core.contracts import methods
 from openjepa.core.types import Masks
 from openjepa.methods.ijepa import IJEPA
 from openjepa.nn.patches import pick
 from openjepa.runs import metrics
-from openjepa.training import verdict
+from openjepa.training import recipe, verdict
+
+pytestmark = pytest.mark.slow
 
 STEPS = 100
 FLAGGED_BY = 40  # steps of STEPS
@@ -43,7 +43,7 @@ def settings(*, model: Settings, method: Settings, lr: float, clip: float | None
 
 
 NANO, MICRO = {"name": "vit-nano/4"}, {"name": "vit-micro/8"}
-CIFAR = plain.read(Path(__file__).parents[2] / "configs" / "cifar10_20min.yaml")
+CIFAR = recipe.read("cifar10_20min")
 SMALL_DATA = {"target_centering": "position", "momentum": [0.98, 0.9995]}  # what decision 0002 is about
 
 
@@ -66,7 +66,7 @@ COLLAPSING = {
 }
 HEALTHY = {
     "demo": {
-        **demo.recipe(),
+        **recipe.read("scenes"),
         "data": {"source": "scenes:256", "image_size": 64, "workers": 0},
         "train": {"steps": STEPS, "batch_size": 32, "checkpoint_every": "100%"},
         "monitors": {},

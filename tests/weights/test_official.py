@@ -13,6 +13,8 @@ from openjepa.models.sizes import SIZES
 from openjepa.models.vit import VisionTransformer
 from openjepa.weights import huggingface, official
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def encoder() -> VisionTransformer:

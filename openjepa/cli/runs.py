@@ -1,9 +1,10 @@
-"""A line for each run below a folder: what, how far, how good."""
+"""`openjepa runs`: a line for each run below a folder: what, how far, how good."""
 
 from pathlib import Path
 from typing import Any
 
-from openjepa.core import config as configs
+from openjepa.cli import tables
+from openjepa.cli.options import AsJson
 from openjepa.core import settings
 from openjepa.core.errors import BadInput
 from openjepa.runs import metrics, provenance
@@ -12,15 +13,26 @@ from openjepa.runs.provenance import Provenance
 from openjepa.runs.scores import ALL_LABELS, TRAINED, Score, percent, read
 from openjepa.training import verdict
 
-PROBES = ("linear", "logistic", "knn")  # the one that is shown, where there are several: the paper's first
+PROBES = ("linear", "logistic", "knn")  # if there are several, the first of these is shown: the paper's probe first
+
+
+def runs(folder: Path = Path("runs"), *, json: AsJson = False) -> None:
+    """List the runs below a folder.
+
+    Example: openjepa runs
+
+    Args:
+        folder: Where to look, at any depth.
+    """
+    tables.rows(list_runs(folder), as_json=json, empty=f"no runs below {folder}")
 
 
 def list_runs(folder: Path) -> list[dict[str, Any]]:
-    """Newest last. A folder that cannot be read is listed as such."""
+    """Newest last; a run whose config cannot be read is listed, too."""
     if not folder.is_dir():
         raise BadInput(f'no folder "{folder}"; give the folder that holds your runs')
-    found = [RunFolder(path.parent) for path in folder.rglob("config.yaml")]
-    return [_row(run) for run in sorted(found, key=_started)]
+    folders = [RunFolder(path.parent) for path in folder.rglob("config.yaml")]
+    return [_row(run) for run in sorted(folders, key=_started)]
 
 
 def _started(run: RunFolder) -> str:
@@ -28,8 +40,10 @@ def _started(run: RunFolder) -> str:
 
 
 def _row(run: RunFolder) -> dict[str, Any]:
+    from openjepa.core import config as configs
+
     try:
-        config = configs.load(settings.read(run.config))
+        config = configs.load({**settings.read(run.config), "imports": []})  # a list needs nobody's own parts
     except BadInput:
         return {"run": str(run.path), "status": "unreadable config"}
     rows = metrics.read(run.metrics)
@@ -49,12 +63,12 @@ def _row(run: RunFolder) -> dict[str, Any]:
 
 
 def _scores(run: RunFolder) -> dict[str, str]:
-    """Of each task that was evaluated with all its labels, what the trained encoder reached with the first of PROBES."""
+    """For each task evaluated with all labels: the accuracy of the trained encoder with the first of PROBES."""
     scores = {}
     for path in sorted(run.evals.glob("*.json")):
         try:
             rows = read(path)
-        except BadInput:  # half-copied; the table shows the other runs all the same
+        except BadInput:  # copied in part; the other scores are still shown
             continue
         shown = [row for row in rows if row.representation == TRAINED and row.labels == ALL_LABELS]
         for row in sorted(shown, key=_preference, reverse=True):

@@ -1,4 +1,4 @@
-"""The verbs that look at this machine: `openjepa bench …`, `openjepa doctor`."""
+"""`openjepa bench …`: measure this machine."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,7 @@ from openjepa.core.errors import BadInput
 
 
 def masks(*, batch_size: Count = 256, grid: Count = 14, json: AsJson = False) -> None:
-    """Milliseconds to draw masks for a batch, on one thread, for every strategy.
+    """Measure the milliseconds to draw masks for a batch, on one thread, for every strategy.
 
     Example: openjepa bench masks
 
@@ -33,10 +33,10 @@ def step(
     set_: Overrides = None,
     json: AsJson = False,
 ) -> None:
-    """Images per second of a training step, and the share of this machine's matrix-product peak, measured in one run.
+    """Measure images per second of a training step, and the share of this machine's matrix-product peak.
 
     Without --model: three fixed shapes, the first also with the shared predictor. They take some minutes on a CPU.
-    With it: 32 px and a batch of 128, unless said otherwise. The loop's compile, accumulate and clip are left out.
+    With --model: 32 px and a batch of 128 by default. compile, accumulate and clip are not measured.
 
     Example: openjepa bench step --model vit-small/8 --image-size 96 --batch-size 64
 
@@ -44,8 +44,8 @@ def step(
         model: Size and patch, such as vit-small/8.
         image_size: In pixels.
         batch_size: Images in a step.
-        steps: How many are timed.
-        set_: Any setting by its dotted path, such as --set method.predictor.attention=shared.
+        steps: Number of timed steps.
+        set_: Any setting by its dotted path, such as --set method.predictor.attention=shared; repeatable.
     """
     from openjepa.benchmarks import step as bench_step
 
@@ -60,12 +60,12 @@ def step(
 
 
 def scaling(*, figure: Path | None = None, json: AsJson = False) -> None:
-    """How the cost of each part of a step grows with patches, width and batch: 1 is linear.
+    """Measure how the cost of each part of a step grows with patches, width and batch: 1 is linear.
 
     Example: openjepa bench scaling --figure scaling.png
 
     Args:
-        figure: A file to draw the curves into.
+        figure: The file for a figure of the curves.
     """
     from openjepa.benchmarks import scaling as bench_scaling
     from openjepa.report.figures import scaling as drawing
@@ -79,7 +79,7 @@ def scaling(*, figure: Path | None = None, json: AsJson = False) -> None:
 def probes(
     *, train: Count = 50_000, test: Count = 10_000, dim: Count = 192, classes: Count = 10, json: AsJson = False
 ) -> None:
-    """Seconds that the probes on frozen features take, on made-up features.
+    """Measure the seconds that each probe takes on random features.
 
     Example: openjepa bench probes --classes 100
 
@@ -87,7 +87,7 @@ def probes(
         train: Labelled samples.
         test: Samples to classify.
         dim: Width of the features.
-        classes: How many.
+        classes: Number of classes.
     """
     from openjepa.benchmarks import probes as bench_probes
     from openjepa.core.contracts import probes as known
@@ -97,19 +97,19 @@ def probes(
 
 
 def features(*, model: str = "vit-mini/4", image_size: Count = 32, images: Count = 2048, json: AsJson = False) -> None:
-    """Images per second of extracting features, beside the bare forward pass on pictures already in memory.
+    """Measure images per second of feature extraction, and of the forward pass alone on images in memory.
 
     Example: openjepa bench features --model vit-small/8 --image-size 96 --images 512
 
     Args:
         model: Size and patch.
         image_size: In pixels.
-        images: How many.
+        images: Number of images.
     """
     from openjepa.benchmarks import probes as bench_probes
 
-    found = bench_probes.extraction(model=model, image_size=image_size, num_images=images)
-    tables.mapping(found, as_json=json)
+    speeds = bench_probes.extraction(model=model, image_size=image_size, num_images=images)
+    tables.mapping(speeds, as_json=json)
 
 
 def data(
@@ -120,27 +120,17 @@ def data(
     batch_size: Count = 64,
     json: AsJson = False,
 ) -> None:
-    """Images per second from a folder of 640×480 JPEG files to training batches, beside plain Pillow, in one run.
+    """Measure images per second from a folder of 640×480 JPEG files to training batches, and with plain Pillow.
 
     Example: openjepa bench data --image-size 64 --image-size 224
 
     Args:
-        images: Files that are written and read.
-        image_size: Of the training crops, in pixels; may be given many times.
-        workers: Decoding processes; 0: this one.
+        images: Number of files to write and read.
+        image_size: Of the training crops, in pixels; repeatable.
+        workers: Decoding processes; 0: decode in the main process.
         batch_size: Images in a batch.
     """
     from openjepa.benchmarks import data as bench_data
 
     rows = bench_data.run(num_images=images, sizes=list(image_size), num_workers=workers, batch_size=batch_size)
     tables.rows(rows, as_json=json)
-
-
-def doctor(*, json: AsJson = False) -> None:
-    """What works on this machine: devices, precisions (probed in a subprocess), threads, versions.
-
-    Example: openjepa doctor
-    """
-    from openjepa.cli import doctor as examine
-
-    tables.mapping(examine.examine(), as_json=json)

@@ -1,0 +1,74 @@
+"""Recipes: named settings that come with the package (openjepa/recipes), and what their headers say about them.
+
+A header is a list of `# key: text` lines; a line that starts with `#   ` continues the text above it.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from openjepa.core import settings
+from openjepa.core.errors import BadInput
+from openjepa.core.registry import did_you_mean
+
+FOLDER = Path(__file__).parent.parent / "recipes"
+SUFFIXES = (".yaml", ".yml")
+OLD_FOLDER = "configs"  # where recipes were until version 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    name: str
+    what: str
+    command: str
+    machine: str
+    time: str
+    expected: str
+    evaluate: str = ""  # the command that gives the expected numbers
+    note: str = ""
+
+
+def names() -> list[str]:
+    """
+    >>> "cifar10_20min" in names()
+    True
+    """
+    return sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml"))
+
+
+def read(name: str | Path) -> dict[str, Any]:
+    """The settings of a YAML file, or of a recipe by its name; a file wins over a recipe."""
+    return settings.read(_find(Path(name)))
+
+
+def describe(name: str) -> Recipe:
+    """What the header of a recipe says.
+
+    >>> describe("cifar10_20min").machine
+    '2 CPU cores'
+    """
+    fields: dict[str, str] = {}
+    key = ""
+    for line in _find(Path(name)).read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        start = re.fullmatch(r"# (\w+): (.*)", line)
+        if start:
+            key, fields[start[1]] = start[1], start[2]
+        else:
+            fields[key] += " " + line.removeprefix("#").strip()
+    return Recipe(name=name, **fields)
+
+
+def _find(path: Path) -> Path:
+    if path.is_file():
+        return path
+    name = path.with_suffix("").as_posix() if path.suffix in SUFFIXES else path.as_posix()
+    recipe = name.partition(f"{OLD_FOLDER}/")[2]
+    if recipe in names():
+        raise BadInput(f'no config file "{path}"; its settings are now the recipe {recipe}: give that name instead')
+    if name in names():
+        return FOLDER / f"{name}.yaml"
+    kind = "config file" if path.suffix in SUFFIXES else "recipe or config file"
+    raise BadInput(f'no {kind} "{path}"; give a YAML file or a recipe{did_you_mean(name, names())}')

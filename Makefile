@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test check format clean
+.PHONY: setup demo test check format docs clean
 
 setup: .venv/ready
 
@@ -22,8 +22,12 @@ format: .venv/ready-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# site/index.html; --strict: a broken link, anchor or API name fails
+docs: .venv/ready-docs
+	$(BIN)/zensical build --clean --strict
+
 clean:
-	rm -rf .venv
+	rm -rf .venv site
 
 .venv/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "OpenJEPA needs Python 3.11 or newer; try make PYTHON=python3.12")'
@@ -42,4 +46,8 @@ clean:
 
 .venv/ready-dev: .venv/ready-test
 	$(INSTALL) --editable '.[dev]'
+	touch $@
+
+.venv/ready-docs: .venv/ready
+	$(INSTALL) --editable '.[docs]'
 	touch $@

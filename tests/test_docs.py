@@ -127,14 +127,17 @@ def test_the_example_measures_a_module_of_somebody_elses() -> None:
         [sys.executable, str(ROOT / "examples/measure_another_encoder.py")], capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done.stderr
-    found = re.findall(r"scenes-colour +(\S+(?: encoder)?) +([\d.]+) %", done.stdout)
-    scores = {name: float(value) for name, value in found}
+    rows = re.findall(r"scenes-colour +(\S+(?: encoder)?) +([\d.]+) %", done.stdout)
+    scores = {name: float(value) for name, value in rows}
     assert scores["trained"] > scores["pixels"] > 15, done.stdout  # a palette knows colours; chance is 12.5
 
 
 PAGES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
 EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 LONGEST_WALK = {"Training": 14, "Evaluation": 8, "Report": 5}  # hops
+DIALECT = (
+    r"\b(pictures?|mend(?:ed)?|asked|goes on|go on|content with|for want of|stands in|lies in|is said|remembered)\b"
+)
 HOP = re.compile(r"^\| (\d+) \| `([\w/]+\.py): ([\w.]+)` \|", re.M)
 
 
@@ -151,6 +154,26 @@ def test_links_lead_to_files_that_exist(page: Path) -> None:
 def test_lines_fit_in_a_window(page: Path) -> None:
     long = [line for line in page.read_text(encoding="utf-8").splitlines() if len(line) > 160]
     assert not long, f"{len(long)} lines are longer than 160 characters; the first: {long[0]}"
+
+
+@EVERY_PAGE
+def test_pages_use_plain_words(page: Path) -> None:
+    dialect = re.findall(DIALECT, page.read_text(encoding="utf-8"), re.I)
+    assert not dialect, f"{dialect}: see the glossary in AGENTS.md"
+
+
+@EVERY_PAGE
+def test_files_named_in_pages_exist(page: Path) -> None:
+    if (
+        page.stem in ("log", "adding", "CHANGELOG") or page.parent.name == "decisions"
+    ):  # the past, or a reader's own files
+        return
+    for name in re.findall(r"`((?:[\w-]+/)+[\w-]+\.(?:py|yaml))", page.read_text(encoding="utf-8")):
+        assert any((folder / name).exists() for folder in (ROOT, ROOT / "openjepa")), name
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
 
 
 def names_defined_in(file: Path) -> set[str]:

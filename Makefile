@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test check format docs clean
+.PHONY: setup demo test check format clean
 
 setup: .venv/ready
 
@@ -23,6 +23,7 @@ format: .venv/ready-dev
 	$(BIN)/ruff check --fix .
 
 # site/index.html; --strict: a broken link, anchor or API name fails
+.PHONY: docs
 docs: .venv/ready-docs
 	$(BIN)/zensical build --clean --strict
 

@@ -26,8 +26,13 @@ format: .venv/ready-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# site/index.html; --strict: a broken link, anchor or API name fails
+.PHONY: docs
+docs: .venv/ready-docs
+	$(BIN)/zensical build --clean --strict
+
 clean:
-	rm -rf .venv
+	rm -rf .venv site
 
 .venv/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "OpenJEPA needs Python 3.11 or newer; try make PYTHON=python3.12")'
@@ -46,4 +51,8 @@ clean:
 
 .venv/ready-dev: .venv/ready-test
 	$(INSTALL) --editable '.[dev]'
+	touch $@
+
+.venv/ready-docs: .venv/ready
+	$(INSTALL) --editable '.[docs]'
 	touch $@

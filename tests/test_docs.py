@@ -1,5 +1,6 @@
-"""Code in the documentation runs: every part of docs/adding.md keeps its contract; links lead somewhere."""
+"""The documentation is true: code in docs/adding.md runs, links lead to files, names in docs/walk.md exist."""
 
+import ast
 import importlib.util
 import re
 import subprocess
@@ -119,17 +120,75 @@ def test_the_example_measures_a_module_of_somebody_elses() -> None:
         [sys.executable, str(ROOT / "examples/measure_another_encoder.py")], capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done.stderr
-    found = re.findall(r"scenes-colour +(\S+(?: encoder)?) +([\d.]+) %", done.stdout)
-    scores = {name: float(value) for name, value in found}
+    rows = re.findall(r"scenes-colour +(\S+(?: encoder)?) +([\d.]+) %", done.stdout)
+    scores = {name: float(value) for name, value in rows}
     assert scores["trained"] > scores["pixels"] > 15, done.stdout  # a palette knows colours; chance is 12.5
 
 
-@pytest.mark.parametrize(
-    "page",
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))],
-    ids=lambda page: page.name,
+PAGES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
+EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+LONGEST_WALK = {"Training": 14, "Evaluation": 8, "Report": 5}  # hops
+DIALECT = (
+    r"\b(pictures?|mend(?:ed)?|asked|goes on|go on|content with|for want of|stands in|lies in|is said|remembered)\b"
 )
+HOP = re.compile(r"^\| (\d+) \| `([\w/]+\.py): ([\w.]+)` \|", re.M)
+
+
+@EVERY_PAGE
 def test_links_lead_to_files_that_exist(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         if not target.startswith(("http", "mailto")):
             assert (page.parent / target).exists(), target
+            is_on_the_site = (ROOT / "docs") in (page.parent / target).resolve().parents
+            assert is_on_the_site or (ROOT / "docs") not in page.parents, f"{target} is not part of the site"
+
+
+@EVERY_PAGE
+def test_lines_fit_in_a_window(page: Path) -> None:
+    long = [line for line in page.read_text(encoding="utf-8").splitlines() if len(line) > 160]
+    assert not long, f"{len(long)} lines are longer than 160 characters; the first: {long[0]}"
+
+
+@EVERY_PAGE
+def test_pages_use_plain_words(page: Path) -> None:
+    dialect = re.findall(DIALECT, page.read_text(encoding="utf-8"), re.I)
+    assert not dialect, f"{dialect}: see the glossary in AGENTS.md"
+
+
+@EVERY_PAGE
+def test_files_named_in_pages_exist(page: Path) -> None:
+    if (
+        page.stem in ("log", "adding", "CHANGELOG") or page.parent.name == "decisions"
+    ):  # the past, or a reader's own files
+        return
+    for name in re.findall(r"`((?:[\w-]+/)+[\w-]+\.(?:py|yaml))", page.read_text(encoding="utf-8")):
+        assert any((folder / name).exists() for folder in (ROOT, ROOT / "openjepa")), name
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def names_defined_in(file: Path) -> set[str]:
+    """Functions, classes and Class.method of a file."""
+    names = set()
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, kinds):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{inner.name}" for inner in node.body if isinstance(inner, kinds)}
+    return names
+
+
+@pytest.mark.parametrize("table", LONGEST_WALK)
+def test_the_walk_is_short_and_its_names_exist(table: str) -> None:
+    (section,) = re.findall(rf"^## {table}\n(.*?)(?=^## |\Z)", (ROOT / "docs/walk.md").read_text("utf-8"), re.M | re.S)
+    hops = HOP.findall(section)
+    num_rows = len(re.findall(r"^\|", section, re.M)) - 2  # without the head of the table
+    assert [int(number) for number, _, _ in hops] == list(range(1, num_rows + 1)), (
+        "a row is not `number | file: function`"
+    )
+    assert num_rows <= LONGEST_WALK[table]
+    for _, file, name in hops:
+        assert name in names_defined_in(ROOT / "openjepa" / file), f"{file} does not define {name}"

@@ -39,7 +39,7 @@ def steps_within(
     precision: Literal["float32", "bfloat16"],
 ) -> int:
     """Times some steps and returns how many fit into the rest of the budget."""
-    console.notice(f"calibrating: timing steps for up to {console.duration(60 * minutes * SHARE)} …")
+    console.notice(f"calibrating: timing up to {MAX_STEPS} steps …")
     trial, config = copy.deepcopy(method), setup.with_steps(config, ENDLESS)
     optimizer = optim.adamw(trial, betas=config.optim.betas)
     parts = setup.loop_parts(config, trial, optimizer, loader, total=ENDLESS)

@@ -77,7 +77,7 @@ class StudyOptions:
         }
         tasks, probes = _split(self.tasks), _split(self.probes)
         base = base_settings(self.base, words, self.set_ or [], watched=tasks[0])
-        registry.import_files(base.get("imports") or ())
+        registry.check_imported(base.get("imports") or ())
         return Terms(
             base=base,
             seeds=tuple(range(self.seeds)),

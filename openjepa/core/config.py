@@ -104,7 +104,7 @@ class Config(Section):
     ] = {}
     # When a run collapses or diverges: print a warning, stop it as well, or do nothing.
     watch: Annotated[Literal["warn", "stop", "off"], BeforeValidator(lambda word: _as_word(word))] = "warn"
-    imports: tuple[str, ...] = ()  # Python files that register parts of one's own, imported by `load`
+    imports: tuple[str, ...] = ()  # Python files that register parts of one's own, needed by these settings
 
 
 def _with_name(section: Any) -> Any:
@@ -126,14 +126,15 @@ def _with_default_monitors(section: Any) -> Any:
 
 
 def load(values: Mapping[str, Any], overrides: Iterable[str] = (), words: Mapping[str, Any] | None = None) -> Config:
-    """Plain values, then `words` by dotted path, then `a.b=c` overrides; validated, with its own parts imported."""
+    """Plain values, then `words` by dotted path, then `a.b=c` overrides; validated."""
     merged = settings.copied(values)
     for path, value in (words or {}).items():
         settings.put(merged, path, value)
     for override in overrides:
         settings.put(merged, *settings.parse_override(override))
     config = schema.validate(Config, merged)
-    return config.model_copy(update={"imports": registry.import_files(config.imports)})
+    registry.check_imported(config.imports)
+    return config
 
 
 def dump(config: Config) -> str:

@@ -141,6 +141,7 @@ class SourceRequest:
 
 
 # Abilities: what a part may also do. Code that needs one tests isinstance(part, Ability) and never guesses attributes.
+# They list methods and plain attributes only: from Python 3.12 on, isinstance does not see the submodules of an nn.Module.
 
 
 @runtime_checkable
@@ -207,10 +208,12 @@ class PredictsBlocks(DrawsMasks, MeasuresDistance, Protocol):
     """A method built like I-JEPA: a predictor guesses the target encoder's output at given patches."""
 
     draw_masks: MaskStrategy
-    context_encoder: nn.Module
-    predictor: nn.Module
 
     def targets(self, images: Tensor, masks: Masks) -> Tensor:
+        """[B, 3, h, w] -> [B, M, T, D]"""
+        ...
+
+    def predict_blocks(self, images: Tensor, masks: Masks) -> Tensor:
         """[B, 3, h, w] -> [B, M, T, D]"""
         ...
 
@@ -225,13 +228,6 @@ class HasLayers(Protocol):
     def pool_layers(self, images: Tensor, number: int) -> Tensor:
         """[B, 3, h, w] -> [B, L·D]: the last L blocks, earliest first."""
         ...
-
-
-@runtime_checkable
-class HasBlocks(Protocol):
-    """An encoder that is a stack of blocks."""
-
-    blocks: nn.ModuleList
 
 
 @runtime_checkable

@@ -65,16 +65,19 @@ class Registry(Generic[T]):
         self._is_loaded = True
 
 
-_imported: set[str] = set()  # module names, in this process
-
-
 def import_files(paths: Iterable[str | Path]) -> tuple[str, ...]:
     """Imports Python files that register parts, each once, and returns their absolute paths."""
     files = [Path(path).expanduser().absolute() for path in paths]
     for file in files:
-        if file.is_file() or file.stem not in _imported:  # else it was moved, and --import gave its new path
-            _import(file)
+        _import(file)
     return tuple(str(file) for file in files)
+
+
+def check_imported(paths: Iterable[str]) -> None:
+    """Refuses settings that need a file which nobody has imported: loading a run must never execute code by itself."""
+    for path in paths:
+        if Path(path).stem not in sys.modules:
+            raise BadInput(f"these settings use parts from {path}; add --import {path} if you trust that file")
 
 
 def _import(file: Path) -> None:
@@ -90,12 +93,11 @@ def _import(file: Path) -> None:
         except (SyntaxError, ImportError, BadInput) as error:  # anything else shows where in the file it happened
             del sys.modules[file.stem]
             raise BadInput(f"cannot import {file}: {error}") from error
-    _imported.add(file.stem)
 
 
 def _check_name(file: Path) -> None:
     if file.suffix != ".py" or not file.is_file():
-        raise BadInput(f'no Python file "{file}" to import; if it was moved, give its new path with --import')
+        raise BadInput(f'no Python file "{file}" to import; if it was moved, give its new path')
     other = importlib.util.find_spec(file.stem) if file.stem.isidentifier() else None
     is_other = other is not None and other.origin is not None and Path(other.origin).resolve() != file.resolve()
     if is_other or not file.stem.isidentifier():  # one of two modules would hide the other

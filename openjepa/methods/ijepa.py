@@ -103,12 +103,15 @@ class IJEPA(Method):
         return _at_targets(_normalised(tokens), masks)
 
     def predict(self, batch: Batch, masks: Masks, step: Step) -> Tensor:
-        """-> [B, M, T, D]: the context encoder sees only context patches, the predictor only its output and the positions."""
-        encoder = self.context_encoder
+        """-> [B, M, T, D], with drop path; each of an image's C contexts is predicted from by itself."""
         number = len(masks.context) // len(batch.images)
         images = batch.images.repeat_interleave(number, dim=0) if number > 1 else batch.images
-        scales = encoder.draw_drop_path(step, number=number)
-        context = encoder(images, masks.context, valid=masks.context_valid, branch_scales=scales)  # [B, K, D]
+        return self.predict_blocks(images, masks, self.context_encoder.draw_drop_path(step, number=number))
+
+    def predict_blocks(self, images: Tensor, masks: Masks, branch_scales: Tensor | None = None) -> Tensor:
+        """-> [B, M, T, D]: the context encoder sees only context patches, the predictor only its output and the positions."""
+        encoder = self.context_encoder
+        context = encoder(images, masks.context, valid=masks.context_valid, branch_scales=branch_scales)  # [B, K, D]
         return self.predictor(context, masks, encoder.grid)
 
     def distance(self, predictions: Tensor, targets: Tensor) -> Tensor:

@@ -47,3 +47,9 @@ def drop_path_scales(depth: int, batch_size: int, rate: float, generator: torch.
     rates = torch.linspace(0, rate, depth)[:, None, None]  # [depth, 1, 1]
     is_active = torch.rand(depth, 2, batch_size, generator=generator) >= rates
     return is_active / (1 - rates)
+
+
+def blocks_of(network: nn.Module) -> list[nn.Module]:
+    """The blocks of a transformer, ours or somebody else's that calls them so; none of other networks."""
+    blocks = dict(network.named_children()).get("blocks")
+    return list(blocks) if isinstance(blocks, nn.ModuleList | nn.Sequential) else []

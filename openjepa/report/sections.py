@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from openjepa.core import seeding
 from openjepa.core.contracts import Method, PredictsBlocks
-from openjepa.core.types import Masks
 from openjepa.evaluation.probes.baselines import random_like
 from openjepa.masks.statistics import coverage
 from openjepa.models.vit import VisionTransformer
@@ -61,23 +60,10 @@ def tokens_of(encoder: nn.Module, images: Tensor) -> Tensor:
 
 def predictive(method: Method) -> PredictiveModel | None:
     """The predicting half of a method that is built like I-JEPA; None for the others."""
-    if not isinstance(method, PredictsBlocks) or not isinstance(method.context_encoder, VisionTransformer):
+    encoder = method.encoder
+    if not isinstance(method, PredictsBlocks) or not isinstance(encoder, VisionTransformer):
         return None
-    encoder = method.context_encoder
-    predict = _Predict(method.predictor, encoder)
-    return PredictiveModel(encoder.grid, method.draw_masks, predict, method.targets, method.distance)
-
-
-@dataclass(frozen=True)
-class _Predict:
-    """Without drop path, which `method.predict` applies as in training."""
-
-    predictor: nn.Module
-    encoder: VisionTransformer
-
-    def __call__(self, images: Tensor, masks: Masks) -> Tensor:
-        context = self.encoder(images, masks.context, valid=masks.context_valid)  # [B, K, D]
-        return self.predictor(context, masks, self.encoder.grid)
+    return PredictiveModel(encoder.grid, method.draw_masks, method.predict_blocks, method.targets, method.distance)
 
 
 def masks_section(inputs: Inputs) -> Section | None:

@@ -107,7 +107,7 @@ BAD_INPUT = {
     "a batch too large": (["pretrain", "--data", "scenes:8"], "train.batch_size=8 or less"),
     "a disk cache of what is no file": (
         ["pretrain", "--data", "scenes:200", "--set", "data.cache=disk"],
-        "scenes:200 holds no picture files",
+        "scenes:200 has no image files",
     ),
     "masks for no image": (["masks", "--batch-size", "0"], "batch-size"),
     "an unknown probe": (["evaluate", "x", "--task", "scenes-count", "--probe", "nkk"], 'unknown probe "nkk"'),
@@ -139,7 +139,7 @@ BAD_INPUT = {
     ),
     "an online probe of unlabelled pictures": (
         ["pretrain", "--data", "scenes:200", "--set", f"monitors.probe.task={Path(__file__).parent}"],
-        "no pictures in folder",
+        "no images in folder",
     ),
     "an online probe with one label": (
         ["pretrain", "--data", "scenes:64", "--set", "monitors.probe.num_train=1"],

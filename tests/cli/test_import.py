@@ -66,7 +66,10 @@ def test_a_run_saves_the_path_and_resumes_and_evaluates_with_it(own: Path, tmp_p
     done = runner.command(*words, "--import", str(own))
     assert done.returncode == 0, done.stderr
     assert configs.yaml.safe_load((run / "config.yaml").read_text())["imports"] == [str(own)]
-    done = runner.command("pretrain", "--run", str(run), "--resume")
+    resume = ["pretrain", "--run", str(run), "--resume"]
+    done = runner.command(*resume)
+    assert done.returncode == 2 and f"add --import {own}" in done.stderr, "a stored path is never executed by itself"
+    done = runner.command(*resume, "--import", str(own))
     assert done.returncode == 0 and "is finished" in done.stderr
     labelled = runner.make_labelled(tmp_path / "labelled")
     for file in sorted((labelled / "val" / "cats").iterdir())[:6]:  # 2 cats and 8 dogs
@@ -79,7 +82,7 @@ def test_a_run_saves_the_path_and_resumes_and_evaluates_with_it(own: Path, tmp_p
     before, after = (json.loads(each.stdout)[0]["accuracy"] for each in (done, edited))
     assert before == pytest.approx(0.2) and after == pytest.approx(0.8), "an edited probe is fitted again, not cached"
     moved = own.rename(tmp_path / own.name)
-    done = runner.command(*evaluate, "--probe", "knn")
+    done = runner.command(*evaluate, "--probe", "knn", "--import", str(own))
     assert done.returncode == 2 and f'no Python file "{own}"' in done.stderr and "new path" in done.stderr
     assert runner.command(*evaluate, "--probe", "knn", "--import", str(moved)).returncode == 0
     done = runner.command("runs", str(tmp_path), "--json")

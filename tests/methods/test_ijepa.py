@@ -1,6 +1,7 @@
 """I-JEPA against a slow, obvious version: image by image, block by block."""
 
 import copy
+import inspect
 import itertools
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from openjepa.core import schedule
+from openjepa.core.contracts import PredictsBlocks
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch, Masks, Step
 from openjepa.methods.ijepa import IJEPA
@@ -269,3 +271,11 @@ def test_the_contexts_of_an_image_do_not_depend_on_the_number_of_processes(tiny_
     whole = method.masks(step())
     part = method.masks(step(rows=slice(1, 3)))
     assert torch.equal(part.context, whole.context[2:6]) and torch.equal(part.targets, whole.targets[2:6])
+
+
+def test_every_ability_of_ijepa_is_seen_without_looking_into_submodules(tiny_encoder) -> None:
+    """Python 3.12 checks protocols with inspect.getattr_static, to which submodules are invisible."""
+    method = IJEPA(tiny_encoder)
+    for name in ("draw_masks", "masks", "targets", "predict_blocks", "distance"):
+        inspect.getattr_static(method, name)
+    assert isinstance(method, PredictsBlocks)

@@ -10,7 +10,7 @@ from openjepa.core.errors import BadInput
 from openjepa.core.types import Grid
 from openjepa.nn import ema, init, pooling
 from openjepa.nn.attention import Attention
-from openjepa.nn.block import Block, drop_path_scales
+from openjepa.nn.block import Block, blocks_of, drop_path_scales
 from openjepa.nn.patches import grid_of, patchify, pick, unpatchify
 from openjepa.nn.positions import sincos
 
@@ -124,3 +124,8 @@ def test_the_mean_ignores_padding() -> None:
     valid = torch.tensor([[True, True, False], [True, True, True]])
     assert torch.allclose(pooling.mean(tokens, valid)[0], tokens[0, :2].mean(dim=0))
     assert torch.allclose(pooling.mean(tokens, valid)[1], pooling.mean(tokens)[1])
+
+
+def test_blocks_are_found_by_name_and_only_where_there_are_some(tiny_encoder) -> None:
+    assert blocks_of(tiny_encoder) == list(tiny_encoder.blocks)
+    assert blocks_of(torch.nn.Linear(2, 2)) == []

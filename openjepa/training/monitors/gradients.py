@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from openjepa.core.contracts import HasBlocks, View, monitors
+from openjepa.core.contracts import View, monitors
 from openjepa.core.duration import Duration
 from openjepa.core.numbers import DurationField
+from openjepa.nn.block import blocks_of
 
 
 @monitors.register("gradients")
@@ -28,6 +29,7 @@ class Gradients:
 def _parts(method: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     for name, network in method.named_children():
         yield name, network
-        if isinstance(network, HasBlocks) and len(network.blocks) > 1:
-            yield f"{name}_first_block", network.blocks[0]
-            yield f"{name}_last_block", network.blocks[-1]
+        blocks = blocks_of(network)
+        if len(blocks) > 1:
+            yield f"{name}_first_block", blocks[0]
+            yield f"{name}_last_block", blocks[-1]

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from openjepa.core.contracts import HasBlocks
+from openjepa.nn.block import blocks_of
 
 BEFORE_BLOCKS = ("patch_embed", "pos_embed", "cls_token", "mask_token", "embed")
 WRAPPED = "backbone."  # an encoder followed by a layer, as SimCLR v2 is fine-tuned
@@ -40,5 +40,4 @@ def factor(name: str, num_blocks: int, decay: float) -> float:
 
 def _num_blocks(encoder: nn.Module) -> int:
     inner = dict(encoder.named_children()).get(WRAPPED.removesuffix("."), encoder)
-    blocks = inner.blocks if isinstance(inner, HasBlocks) else None
-    return len(blocks) if isinstance(blocks, nn.ModuleList | nn.Sequential) else 0
+    return len(blocks_of(inner))

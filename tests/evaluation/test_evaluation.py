@@ -544,7 +544,7 @@ def test_weights_of_another_architecture_are_refused_in_one_sentence(run: Path, 
         openjepa.evaluate(other, "scenes-count", **SMALL)
     foreign = tmp_path / "foreign.safetensors"
     save_file(load_file(run / "weights.safetensors"), foreign)
-    with pytest.raises(BadInput, match="carries no OpenJEPA config"):
+    with pytest.raises(BadInput, match="has no OpenJEPA config"):
         openjepa.evaluate(foreign, "scenes-count", **SMALL)
     torch.save({"model": {"conv1.weight": torch.zeros(1)}}, tmp_path / "resnet.pth")
     with pytest.raises(BadInput, match="is not an I-JEPA archive; expected the keys"):

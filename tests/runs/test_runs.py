@@ -114,7 +114,7 @@ def test_weights_without_our_config_are_refused(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     save_file({"x": torch.zeros(1)}, tmp_path / "x.safetensors")
-    with pytest.raises(BadInput, match="carries no OpenJEPA config"):
+    with pytest.raises(BadInput, match="has no OpenJEPA config"):
         openjepa.load(tmp_path / "x.safetensors")
     (tmp_path / "y.safetensors").write_bytes(b"no")
     with pytest.raises(BadInput, match="not a readable weights file"):

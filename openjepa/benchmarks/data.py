@@ -28,7 +28,7 @@ from openjepa.data.batches.from_files import FileImages
 from openjepa.data.batches.loader import Loader
 from openjepa.data.batches.order import Order, Split
 from openjepa.data.crops import batched
-from openjepa.data.crops.request import CropRequest, RandomCrop
+from openjepa.data.crops.crop import CropRequest, RandomCrop
 from openjepa.data.open import open_source
 
 HEIGHT, WIDTH = 480, 640
@@ -37,7 +37,7 @@ ROUNDS = 5
 
 
 def run(*, num_images: int, sizes: list[int], num_workers: int, batch_size: int) -> list[dict[str, Any]]:
-    """One row a size of crop."""
+    """One row per crop size."""
     with tempfile.TemporaryDirectory(prefix="openjepa-bench-") as name, _cache_in(Path(name) / "cache"):
         folder = Path(name) / "photos"
         num_bytes = write_photos(folder, num_images)

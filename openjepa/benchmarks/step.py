@@ -23,7 +23,7 @@ from openjepa.core.errors import OpenJepaError
 from openjepa.core.types import Batch, Step
 from openjepa.data.batches.from_arrays import crop_images
 from openjepa.data.crops import batched
-from openjepa.data.crops.request import RandomCrop
+from openjepa.data.crops.crop import RandomCrop, draw_crops
 from openjepa.machine import allocator, device
 from openjepa.methods import build
 from openjepa.planning import cost
@@ -151,7 +151,7 @@ class StepBench:
         """The training crop of a batch whose images are in memory: what data costs when nothing has to be decoded."""
         data = self.config.data
         crop = RandomCrop(data.height_width, data.crop_scale, data.crop_aspect, data.flip)
-        draws = batched.draw_crops(len(self.images), seeding.generator(0, "crops", 0))
+        draws = draw_crops(len(self.images), seeding.generator(0, "crops", 0))
         batched.normalise(crop_images(self.images.to(self.batch.images.device), crop, draws))
 
     def flops(self, index: int) -> float:

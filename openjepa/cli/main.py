@@ -1,6 +1,6 @@
-"""The command `openjepa`: turns words into calls and prints the results. Heavy imports are inside the verbs, so that
+"""The command `openjepa`: turns words into calls and prints the results. Exit codes: 0, 1 failed, 2 bad input.
 
---help and a typo answer at once. Exit codes: 0, 1 failed, 2 bad input.
+Heavy imports are inside the verbs, so that --help and typos respond at once.
 """
 
 import sys

@@ -1,1 +1,1 @@
-"""The vocabulary: types, contracts, registry, settings. Imports nothing else of ours."""
+"""The vocabulary: types, contracts, registry, settings. Imports no other room."""

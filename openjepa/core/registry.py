@@ -1,6 +1,7 @@
-"""Parts by name. A part registers itself in its own file; a registry imports the files of its folder on first use,
+"""Parts by name: a new mask, method, source, probe or monitor is one new file and nothing else.
 
-so a new mask, method, source, probe or monitor is one new file and nothing else. `import_files` adds files from elsewhere.
+A part registers itself in its own file. A registry imports the files of its folder on first use; `import_files` adds files
+from elsewhere.
 """
 
 import difflib

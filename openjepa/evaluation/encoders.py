@@ -14,7 +14,7 @@ from openjepa.nn import pooling
 NUM_LAYERS = 4  # blocks whose outputs are concatenated: the paper evaluates the last one and the last four
 
 
-def represent(encoder: nn.Module, images: Tensor) -> Tensor:
+def pool_features(encoder: nn.Module, images: Tensor) -> Tensor:
     """[B, 3, h, w] -> [B, L·D] of an encoder with blocks, [B, D] of any other; see `width`."""
     if isinstance(encoder, HasLayers):
         return encoder.pool_layers(images, NUM_LAYERS)
@@ -56,7 +56,7 @@ def behaviour(encoder: nn.Module, image_size: tuple[int, int]) -> str:
     """
     noise = torch.randn(2, 3, *image_size, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode(), frozen([encoder]):
-        output = represent(encoder, noise.to(device_of(encoder))).float().cpu()
+        output = pool_features(encoder, noise.to(device_of(encoder))).float().cpu()
     scale = output.abs().max().clamp(min=1e-12)
     return hashlib.sha256((1000 * output / scale).round().numpy().tobytes()).hexdigest()
 

@@ -87,7 +87,7 @@ class Evaluation:
             raise BadInput(f"the encoder {name} has no blocks that can be read one by one; use features=last")
         if self.candidate.folder is not None:
             for task in tasks:
-                read(file_of(self.candidate.folder, task.name))  # a damaged file would cost the scores at the end
+                read(file_of(self.candidate.folder, task.name))  # fail now if a file is damaged, not after the work
 
     def _scores(self, probing: Probing) -> list[Score]:
         """One for every probe and representation; that of the encoder with its gain over random weights."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from openjepa.data.batches.images import Images
 from openjepa.data.crops import batched, evaluation
-from openjepa.data.crops.request import Cropped
+from openjepa.data.crops.crop import Cropped
 from openjepa.evaluation import encoders
 from openjepa.machine.console import Track
 
@@ -54,7 +54,7 @@ def of_crops(batches: Iterable[Cropped], networks: Mapping[str, nn.Module], *, n
             is_valid[rows] = batch.is_valid
             images = batched.normalise(batch.views[0])
             for name, network in networks.items():
-                vectors = encoders.represent(network, images.to(encoders.device_of(network)))
+                vectors = encoders.pool_features(network, images.to(encoders.device_of(network)))
                 if name not in features:
                     features[name] = _buffer(num_rows, vectors.shape[1])
                 features[name][rows] = vectors

@@ -18,27 +18,27 @@ DEFAULT_DRAWS = 3  # of a small random set; one draw alone may be off by several
 
 
 @dataclass(frozen=True)
-class Plan:
+class LabelPlan:
     text: str  # all, 1%, 5/class, or the list's name
     seeds: tuple[int, ...]
     rows: tuple[Tensor, ...] | None = None  # [L] rows of the training part, for every seed; None: all of them
     is_random: bool = False  # another seed sees other labels
 
-    def needed(self, train: Labelled) -> Tensor:
+    def rows_to_extract(self, train: Labelled) -> Tensor:
         """-> sorted rows of `train` that any seed uses."""
         if self.rows is None:
             return torch.arange(len(train.labels))
         return torch.cat(self.rows).unique()
 
 
-def plan(task: Task, labels: str | None, draws: int | None) -> Plan:
+def plan(task: Task, labels: str | None, draws: int | None) -> LabelPlan:
     text = labels if labels is not None else _list_of(task)
     if text is None:
-        return Plan(ALL_LABELS, tuple(range(draws or 1)))
+        return LabelPlan(ALL_LABELS, tuple(range(draws or 1)))
     budget = budgets.parse(text)
     seeds = tuple(range(draws or (DEFAULT_DRAWS if budget.is_random else 1)))
     rows = tuple(budgets.draw(budget, task.train, seed) for seed in seeds)
-    return Plan(budget.text, seeds, rows, budget.is_random)
+    return LabelPlan(budget.text, seeds, rows, budget.is_random)
 
 
 def _list_of(task: Task) -> str | None:
@@ -60,21 +60,21 @@ class LabelDraws:
     """The training images of a task whose labels may be seen, seed by seed, without broken images."""
 
     task: Task
-    plan: Plan
+    plan: LabelPlan
     extractor: Extractor
     crop: EvaluationCrop
     uses_features: bool = True  # False: fine-tuning alone, which learns from the images themselves
 
     @cached_property
-    def needed(self) -> Tensor:
+    def rows_to_extract(self) -> Tensor:
         """Rows of the training part to extract, sorted: all if their features are cached anyway, else those with a label."""
         if self.plan.rows is not None and self.extractor.is_known(self.task.train, self.crop):
             return torch.arange(len(self.task.train.labels))
-        return self.plan.needed(self.task.train)
+        return self.plan.rows_to_extract(self.task.train)
 
     @cached_property
     def train(self) -> Labelled:
-        return self.task.train.take(self.needed)
+        return self.task.train.take(self.rows_to_extract)
 
     @cached_property
     def rows(self) -> list[tuple[int, Tensor]]:
@@ -82,8 +82,8 @@ class LabelDraws:
         is_valid = self.are_valid(self.train)
         draws = []
         for number, seed in enumerate(self.plan.seeds):
-            rows = self.needed if self.plan.rows is None else self.plan.rows[number]
-            positions = torch.searchsorted(self.needed, rows)
+            rows = self.rows_to_extract if self.plan.rows is None else self.plan.rows[number]
+            positions = torch.searchsorted(self.rows_to_extract, rows)
             draws.append((seed, positions[is_valid[positions]]))
             self._check_classes(draws[-1][1])
         return draws

@@ -17,7 +17,7 @@ from openjepa.data.batches.build import open_images
 from openjepa.data.crops.evaluation import EvaluationCrop
 from openjepa.evaluation import probe_cache
 from openjepa.evaluation.feature_cache import WORKERS, Extractor, open_crops
-from openjepa.evaluation.label_draws import LabelDraws, Plan
+from openjepa.evaluation.label_draws import LabelDraws, LabelPlan
 from openjepa.evaluation.probe_cache import Prediction
 from openjepa.evaluation.probes.baselines import RANDOM_SEED
 from openjepa.evaluation.probes.finetune import Finetune
@@ -55,7 +55,7 @@ class Outcome:
 @dataclass(frozen=True, kw_only=True)
 class Probing:
     task: Task
-    plan: Plan
+    plan: LabelPlan
     extractor: Extractor
     request: Request
     tuned: nn.Module | None = None  # what fine-tuning starts from, if it is not the encoder itself
@@ -116,7 +116,7 @@ class Probing:
             "source": definition.source,
             "label": definition.label,
             "split": self.task.split,
-            "pictures": self.preparation.describe(),
+            "pictures": self.evaluation_crop.describe(),
             "probe": name,
             "views": self.request.views if name == LINEAR and representation != PIXELS else 0,
             "options": schema.plain(options),
@@ -128,13 +128,13 @@ class Probing:
         return {LINEAR: "best of last and last4", FINETUNE: "all weights"}.get(name, self.request.features)
 
     @cached_property
-    def preparation(self) -> EvaluationCrop:
-        return self.task.definition.preparation(self.extractor.image_size)
+    def evaluation_crop(self) -> EvaluationCrop:
+        return self.task.definition.evaluation_crop(self.extractor.image_size)
 
     @cached_property
     def drawn(self) -> LabelDraws:
         uses_features = any(name != FINETUNE for name in self.names)
-        return LabelDraws(self.task, self.plan, self.extractor, self.preparation, uses_features)
+        return LabelDraws(self.task, self.plan, self.extractor, self.evaluation_crop, uses_features)
 
     @cached_property
     def _valid_test(self) -> Labelled:
@@ -155,9 +155,9 @@ class Probing:
         # Raw pixels of random crops would fill the memory and teach a linear head no more than the fixed crop does.
         has_views = name == LINEAR and part is self.drawn.train and representation != PIXELS
         num_views = self.request.views if has_views else 0
-        is_alone = not self.drawn.uses_features  # pixels beside fine-tuning: nobody needs the encoders' features
+        is_alone = not self.drawn.uses_features  # only fine-tuning was requested: extract raw pixels alone
         features, _ = self.extractor.features(
-            representation, part, self.preparation, num_views=num_views, is_alone=is_alone
+            representation, part, self.evaluation_crop, num_views=num_views, is_alone=is_alone
         )
         if self.request.features == "last4" and name != LINEAR and features.layers is not None:
             return Features(features.layers, features.labels)
@@ -179,9 +179,9 @@ class Probing:
         network = self.extractor.networks[representation]
         if representation == TRAINED and self.tuned is not None:
             network = self.tuned
-        crops = (self.preparation.random(),)
+        crops = (self.evaluation_crop.random(),)
         images = open_images(part.source, crops, cache="auto", num_workers=WORKERS, track=console.track)
         tuned.fit(network, images, part.index, part.labels, console.track)
         test = self._valid_test
-        guesses = tuned.predict(open_crops(test, self.preparation), test.index)
+        guesses = tuned.predict(open_crops(test, self.evaluation_crop), test.index)
         return Prediction(guesses=guesses, chosen=tuned.chosen, seconds=time.perf_counter() - began)

@@ -11,8 +11,8 @@ from torch import Tensor
 from openjepa.core import seeding
 from openjepa.data.batches.images import Images
 from openjepa.data.crops import batched
+from openjepa.data.crops.crop import CropRequest, draw_crops
 from openjepa.data.crops.randaugment import RandAugment
-from openjepa.data.crops.request import CropRequest
 
 CPU = torch.device("cpu")
 
@@ -47,9 +47,7 @@ class Stream:
             yield Views(step, self._finished(batch.views[0], step), labels[rows], batch.is_valid)
 
     def _request(self, index: Tensor, step: int) -> CropRequest:
-        return CropRequest(
-            index, (batched.draw_crops(len(index), seeding.generator(self.seed, "finetune crops", step)),)
-        )
+        return CropRequest(index, (draw_crops(len(index), seeding.generator(self.seed, "finetune crops", step)),))
 
     def _finished(self, crops: Tensor, step: int) -> Tensor:
         """[B, 3, h, w] in 0 … 255 -> [B, 3, h, w] normalised, after RandAugment."""

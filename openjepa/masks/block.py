@@ -10,7 +10,7 @@ import torch
 from openjepa.core.contracts import mask_strategies
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Grid, Masks
-from openjepa.masks.base import (
+from openjepa.masks.block_shapes import (
     Range,
     block_indices,
     block_maps,

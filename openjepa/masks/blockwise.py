@@ -13,7 +13,7 @@ from torch import Tensor
 from openjepa.core.contracts import mask_strategies
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Grid, Masks
-from openjepa.masks.base import Range, block_maps, check_range, uniform, uniform_integer
+from openjepa.masks.block_shapes import Range, block_maps, check_range, uniform, uniform_integer
 
 NUM_ROUNDS = 10
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from openjepa.core.contracts import mask_strategies
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Grid, Masks
-from openjepa.masks.base import (
+from openjepa.masks.block_shapes import (
     BlockSize,
     Range,
     block_indices,

@@ -15,7 +15,7 @@ def build(options: MaskOptions, grid: Grid) -> MaskStrategy:
 
 
 def draw(strategy: MaskStrategy, step: Step, grid: Grid, number: int = 1) -> Masks:
-    """`number` draws for each image of this process, one after the other; on the CPU, because their number would sync a GPU.
+    """`number` draws for each image of this process, one after the other; on the CPU, because counting patches would sync a GPU.
 
     Drawn for the global batch, so that an image's masks do not depend on the number of processes.
     """

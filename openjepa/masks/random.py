@@ -7,7 +7,7 @@ import torch
 from openjepa.core.contracts import mask_strategies
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Grid, Masks
-from openjepa.masks.base import check_range
+from openjepa.masks.block_shapes import check_range
 
 
 @mask_strategies.register("random")

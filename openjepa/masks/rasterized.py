@@ -10,7 +10,7 @@ import torch
 from openjepa.core.contracts import mask_strategies
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Grid, Masks
-from openjepa.masks.base import BlockSize, block_indices
+from openjepa.masks.block_shapes import BlockSize, block_indices
 
 
 @mask_strategies.register("rasterized")

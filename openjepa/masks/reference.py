@@ -14,7 +14,7 @@ from torch import Tensor
 from openjepa.core.contracts import mask_strategies
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Grid, Masks
-from openjepa.masks.base import BlockSize, Range, block_indices, block_maps, check_count, check_range
+from openjepa.masks.block_shapes import BlockSize, Range, block_indices, block_maps, check_count, check_range
 
 TRIES_PER_CONSTRAINT = 20
 

@@ -76,7 +76,7 @@ def resolve(config: Config) -> dict[str, Any]:
 
 
 def _prefixed(section: str, call: Any, *arguments: Any) -> Any:
-    """Errors name the section in which the setting stands."""
+    """Error messages name the section of the config."""
     try:
         return call(*arguments)
     except BadInput as error:

@@ -103,7 +103,7 @@ class IJEPA(Method):
         return _at_targets(_normalised(tokens), masks)
 
     def predict(self, batch: Batch, masks: Masks, step: Step) -> Tensor:
-        """-> [B, M, T, D], with drop path; each of an image's C contexts is predicted from by itself."""
+        """-> [B, M, T, D], with drop path; a separate prediction from each of an image's C contexts."""
         number = len(masks.context) // len(batch.images)
         images = batch.images.repeat_interleave(number, dim=0) if number > 1 else batch.images
         return self.predict_blocks(images, masks, self.context_encoder.draw_drop_path(step, number=number))

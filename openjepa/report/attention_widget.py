@@ -17,7 +17,7 @@ from openjepa.report.page import image_uri
 LIMIT = 4 * 2**20  # bytes of attention in a page
 
 
-def data(encoder: VisionTransformer, images: Tensor) -> dict[str, Any] | None:
+def attention_as_bytes(encoder: VisionTransformer, images: Tensor) -> dict[str, Any] | None:
     """What templates/attention.js reads, or None when even the last block of one image would be too large."""
     blocks, num_images = fitting(encoder, len(images))
     if not num_images:

@@ -13,8 +13,8 @@ from openjepa.core.contracts import Source
 from openjepa.core.errors import BadInput
 from openjepa.data.batches.build import open_images
 from openjepa.data.crops import batched
+from openjepa.data.crops.crop import NO_DRAWS, CropRequest, RandomCrop, draw_crops
 from openjepa.data.crops.evaluation import EvaluationCrop
-from openjepa.data.crops.request import CropRequest, RandomCrop
 from openjepa.data.open import open_source
 from openjepa.runs import metrics, provenance, scores
 from openjepa.runs.directory import RunFolder
@@ -83,9 +83,9 @@ def load_images(config: Config, num_images: int) -> Shown:
     data = config.data
     # The purpose "report pictures" is part of the seed: another word would choose other images.
     order = torch.randperm(len(source), generator=seeding.generator(SEED, "report pictures"))[:num_images]
-    draws = batched.draw_crops(len(order), seeding.generator(SEED, "report crops"))
+    draws = draw_crops(len(order), seeding.generator(SEED, "report crops"))
     rows = torch.arange(len(order)).split(CHUNK)
-    requests = (CropRequest(order[chunk], (batched.NO_DRAWS, draws.take(chunk))) for chunk in rows)
+    requests = (CropRequest(order[chunk], (NO_DRAWS, draws.take(chunk))) for chunk in rows)
     crop = RandomCrop(data.height_width, data.crop_scale, data.crop_aspect, data.flip)
     batches = open_images(source, (EvaluationCrop(data.height_width), crop)).batches(requests, torch.device("cpu"))
     views = [tuple(batched.normalise(view) for view in batch.views) for batch in batches]

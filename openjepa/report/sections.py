@@ -12,7 +12,7 @@ from openjepa.evaluation.probes.baselines import random_like
 from openjepa.masks.statistics import coverage
 from openjepa.models.vit import VisionTransformer
 from openjepa.report import attention_widget, captions
-from openjepa.report.figures import attention, imagination, lookup, masks, neighbours, pca, predictions
+from openjepa.report.figures import attention, imagination, masks, nearest_patches, neighbours, pca, predictions
 from openjepa.report.figures.predictions import PredictiveModel
 from openjepa.report.page import AttentionWidget, Paragraph, Part, Plot, Section
 from openjepa.report.record import SEED, Shown
@@ -97,7 +97,7 @@ def attention_section(inputs: Inputs) -> Section:
 
 
 def _widget(inputs: Inputs) -> Part:
-    data = attention_widget.data(inputs.encoder, inputs.shown.images[:NUM_SHOWN])
+    data = attention_widget.attention_as_bytes(inputs.encoder, inputs.shown.images[:NUM_SHOWN])
     if data is None:
         return Paragraph("The attention of this model is too large for an interactive figure.", "note")
     return AttentionWidget(data)
@@ -138,7 +138,7 @@ def predictions_section(inputs: Inputs) -> Section | None:
 
 def _imagined(inputs: Inputs, model: PredictiveModel) -> list[Part]:
     crops = inputs.shown.crops
-    pool = lookup.pool_of(model, crops[NUM_SHOWN:])
+    pool = nearest_patches.encode_pool(model, crops[NUM_SHOWN:])
     imagined = imagination.imagine(model, crops[:NUM_SHOWN], pool, generator=inputs.generator("imagined"))
     return [
         Paragraph(captions.IMAGINED),

@@ -1,1 +1,1 @@
-"""A run on disk. The only room that knows its file names."""
+"""A run on disk. Only this room knows the file names."""

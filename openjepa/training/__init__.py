@@ -1,1 +1,1 @@
-"""Pretraining: the door, the run, the loop, the watch."""
+"""Pretraining: checks before a run, the run itself, the loop, monitors and the watch."""

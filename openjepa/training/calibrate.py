@@ -82,7 +82,7 @@ class _Clock:
     def record(self, step: int, values: Mapping[str, float]) -> None:
         """Monitors are off."""
 
-    def save(self, step: int) -> None:
+    def save_checkpoint(self, step: int) -> None:
         """A calibration leaves no checkpoint."""
 
     def should_stop(self) -> bool:

@@ -66,7 +66,7 @@ class Hooks(Protocol):
 
     def record(self, step: int, values: Mapping[str, float]) -> None: ...
 
-    def save(self, step: int) -> None: ...
+    def save_checkpoint(self, step: int) -> None: ...
 
     def should_stop(self) -> bool: ...
 
@@ -86,7 +86,7 @@ def run(parts: Parts, settings: Settings, hooks: Hooks, start: int = 0) -> int:
             hooks.record(done, values)
         stops = settings.is_check_due(index) and distributed.any_true(hooks.should_stop(), settings.device)
         if stops or done == settings.total or done % settings.checkpoint_every == 0:
-            hooks.save(done)
+            hooks.save_checkpoint(done)
         if stops:
             return done
     return settings.total

@@ -58,7 +58,7 @@ def _pretrain(config: Config, folder: RunFolder, resumes: bool, device: torch.de
     distributed.barrier()  # every process has checked the folder before rank 0 writes into it
     batches.check_data(config, source)
     method = build.method(config).to(device)
-    setup.check_watchers(config, method.encoder)
+    setup.check_monitors(config, method.encoder)
     _name_unused(config, method)
     with Lock(folder.path) if distributed.is_main() else nullcontext():
         return training.run(config, folder, source, method, device=device, precision=precision, is_new=is_new)

@@ -194,7 +194,7 @@ class _Outputs:
             self.watch(step, values)
             self.progress.update(step, values, state=self.watch.state)
 
-    def save(self, step: int) -> None:
+    def save_checkpoint(self, step: int) -> None:
         self.run.save_checkpoint(step)
 
     def should_stop(self) -> bool:

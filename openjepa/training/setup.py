@@ -71,7 +71,7 @@ def loop_parts(
         optimizer=optimizer,
         rates=rates(config, steps_per_epoch=per_epoch, total=total),
         loader=loader,
-        monitors=watchers(config, steps_per_epoch=per_epoch, total=total),
+        monitors=build_monitors(config, steps_per_epoch=per_epoch, total=total),
     )
 
 
@@ -87,16 +87,16 @@ def rates(config: Config, *, steps_per_epoch: int, total: int) -> optim.Rates:
     )
 
 
-def watchers(config: Config, *, steps_per_epoch: int, total: int) -> list[tuple[int, Monitor]]:
+def build_monitors(config: Config, *, steps_per_epoch: int, total: int) -> list[tuple[int, Monitor]]:
     """(interval in steps, monitor)."""
     switched_on = {name: options for name, options in config.monitors.items() if options is not False}
     built = [monitors[name](**_monitor_options(name, options)) for name, options in switched_on.items()]
     return [(max(monitor.every.steps(steps_per_epoch=steps_per_epoch, total=total), 1), monitor) for monitor in built]
 
 
-def check_watchers(config: Config, encoder: nn.Module) -> None:
+def check_monitors(config: Config, encoder: nn.Module) -> None:
     """A monitor that needs data of its own, such as labelled images, reports before the run what is missing."""
-    for _, monitor in watchers(config, steps_per_epoch=1, total=1):
+    for _, monitor in build_monitors(config, steps_per_epoch=1, total=1):
         if isinstance(monitor, ChecksItself):
             monitor.check(encoder)
 

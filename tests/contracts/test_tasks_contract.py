@@ -54,7 +54,7 @@ def test_the_linear_protocol_is_the_published_one(name: str) -> None:
     )
     assert lr in probe.learning_rates and set(probe.weight_decays) == {5e-4, 0.0}
     assert milestones or probe.final_ratio == 0.01
-    preparation = tasks[name].preparation((224, 224))
+    preparation = tasks[name].evaluation_crop((224, 224))
     assert (preparation.crop, preparation.squeeze) == (crop, squeezed)
 
 
@@ -66,5 +66,5 @@ def test_an_embedded_task_opens_without_any_data(name: str) -> None:
 
 
 def test_small_encoders_see_all_of_a_small_image() -> None:
-    assert tasks["cifar100"].preparation((32, 32)).crop == 1.0
-    assert tasks["imagenet1k"].preparation((64, 64)).crop == 0.875
+    assert tasks["cifar100"].evaluation_crop((32, 32)).crop == 1.0
+    assert tasks["imagenet1k"].evaluation_crop((64, 64)).crop == 0.875

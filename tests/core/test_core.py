@@ -174,7 +174,7 @@ def test_monitors_are_added_to_the_defaults_and_can_be_switched_off() -> None:
     loaded = config.load({}, ["monitors.collapse=off", "monitors.loss.every=5"])
     others = {"throughput": {}, "prediction": {}, "gradients": {}}
     assert loaded.monitors == {"loss": {"every": 5}, "collapse": False, **others}
-    assert len(setup.watchers(setup.resolve(loaded), steps_per_epoch=10, total=100)) == 4
+    assert len(setup.build_monitors(setup.resolve(loaded), steps_per_epoch=10, total=100)) == 4
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from openjepa.data.batches import disk_store, from_files
 from openjepa.data.batches.from_files import FileImages
 from openjepa.data.batches.loader import Loader
 from openjepa.data.batches.order import Order, Split
-from openjepa.data.crops.request import RandomCrop
+from openjepa.data.crops.crop import RandomCrop
 from openjepa.data.open import open_source
 from openjepa.machine import cache
 

@@ -131,7 +131,7 @@ def test_squeezed_views_differ_by_flips_only() -> None:
 def test_images_are_decoded_as_large_as_the_smallest_crop_needs(
     crop: EvaluationCrop, view: int, expected: tuple[int, int]
 ) -> None:
-    assert crop.view(view).needed((200, 300)) == expected
+    assert crop.view(view).min_size((200, 300)) == expected
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_images_are_decoded_as_large_as_the_smallest_crop_needs(
 )
 def test_a_centred_square_of_a_wide_image_has_all_of_its_pixels(size: tuple, expected: tuple) -> None:
     """It must not be enlarged from half as many columns; and a small image stays as it is."""
-    assert EvaluationCrop((224, 224)).needed(size) == expected
+    assert EvaluationCrop((224, 224)).min_size(size) == expected
 
 
 class Mixed:

@@ -62,7 +62,7 @@ def png_chunk(name: bytes, data: bytes) -> bytes:
 
 def stretched(data: bytes, size: tuple[int, int]) -> torch.Tensor:
     """All of an image at this (h, w), as an evaluation that squeezes sees it."""
-    decoded = shrink_on_load.decode(data, EvaluationCrop(size, squeeze=True).needed, shrink_on_load.Scratch())
+    decoded = shrink_on_load.decode(data, EvaluationCrop(size, squeeze=True).min_size, shrink_on_load.Scratch())
     return cut(decoded, [0.0, 0.0, *map(float, decoded.size)], size)
 
 

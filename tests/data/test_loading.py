@@ -19,7 +19,7 @@ from openjepa.data.batches.from_files import FileImages
 from openjepa.data.batches.loader import Loader
 from openjepa.data.batches.order import Order, Split
 from openjepa.data.crops import batched
-from openjepa.data.crops.request import Cropped, CropRequest, RandomCrop
+from openjepa.data.crops.crop import CropDraws, Cropped, CropRequest, RandomCrop, crop_boxes, draw_crops
 from openjepa.data.open import open_source
 from openjepa.data.sources.arrays import ArraySource
 
@@ -85,8 +85,8 @@ def test_a_flip_is_a_mirror_image() -> None:
 
 def test_crop_boxes_have_the_requested_area_and_aspect() -> None:
     sizes = torch.tensor([[100, 150]]).expand(4000, 2)
-    draws = batched.draw_crops(4000, torch.Generator().manual_seed(0))
-    boxes = batched.crop_boxes(draws, sizes, scale=(0.3, 1.0), aspect=(0.75, 4 / 3))
+    draws = draw_crops(4000, torch.Generator().manual_seed(0))
+    boxes = crop_boxes(draws, sizes, scale=(0.3, 1.0), aspect=(0.75, 4 / 3))
     area, ratio = boxes[:, 2] * boxes[:, 3] / 15000, boxes[:, 3] / boxes[:, 2]
     assert area.min() >= 0.299 and ratio.min() > 0.74 and ratio.max() < 1.34
     assert (
@@ -98,8 +98,8 @@ def test_crop_boxes_have_the_requested_area_and_aspect() -> None:
 
 
 def test_an_image_too_long_for_any_crop_gets_the_largest_centred_one() -> None:
-    draws = batched.draw_crops(8, torch.Generator().manual_seed(0))
-    boxes = batched.crop_boxes(draws, torch.tensor([[10, 1000]]).expand(8, 2), scale=(0.9, 1.0), aspect=(0.75, 4 / 3))
+    draws = draw_crops(8, torch.Generator().manual_seed(0))
+    boxes = crop_boxes(draws, torch.tensor([[10, 1000]]).expand(8, 2), scale=(0.9, 1.0), aspect=(0.75, 4 / 3))
     expected = torch.tensor([0.0, (1000 - 40 / 3) / 2, 10.0, 40 / 3])
     assert torch.allclose(boxes, expected.expand(8, 4), atol=1e-3)
 
@@ -109,7 +109,7 @@ def test_both_ways_to_crop_show_the_same(tmp_path: Path) -> None:
     image = (255 * torch.rand(1, 3, 5, 6, generator=torch.Generator().manual_seed(0))).byte()
     smooth = torch.nn.functional.interpolate(image.float(), size=(40, 60), mode="bicubic").clamp(0, 255).byte()
     Image.fromarray(smooth[0].permute(1, 2, 0).numpy()).save(tmp_path / "one.png")
-    draws = batched.draw_crops(8, torch.Generator().manual_seed(3))
+    draws = draw_crops(8, torch.Generator().manual_seed(3))
     sources = (ArraySource("smooth", smooth), open_source(str(tmp_path)))
     by_array, by_file = (cropped(source, CROP, torch.zeros(8).long(), draws).views[0].float() for source in sources)
     assert (by_array - by_file).abs().mean() < 6, "files are cropped at whole pixels"
@@ -138,7 +138,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return runner.make_pictures(tmp_path_factory.mktemp("images"), number=20)
 
 
-def cropped(source: Source, crop: RandomCrop, index: Tensor, draws: batched.CropDraws, cache: str = "none") -> Cropped:
+def cropped(source: Source, crop: RandomCrop, index: Tensor, draws: CropDraws, cache: str = "none") -> Cropped:
     images = open_images(source, (crop,), cache=cache)
     return next(images.batches([CropRequest(index, (draws,))], torch.device("cpu")))
 
@@ -229,7 +229,7 @@ def folder_with_broken(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("cache", ["memory", "disk", "none"])
 def test_a_broken_file_is_replaced_by_the_next_valid_one_and_listed(folder_with_broken: Path, cache: str) -> None:
-    draws = batched.draw_crops(1, torch.Generator().manual_seed(0)).take(torch.zeros(4).long())
+    draws = draw_crops(1, torch.Generator().manual_seed(0)).take(torch.zeros(4).long())
     batch = cropped(open_source(str(folder_with_broken)), CROP, torch.tensor([3, 4, 5, 6]), draws, cache)
     images = batch.views[0]
     assert torch.equal(images[0], images[2]) and torch.equal(images[1], images[2])
@@ -264,7 +264,7 @@ def test_a_broken_image_of_any_source_is_replaced_by_the_next_valid_one_and_list
     pixels = torch.randint(0, 256, (5, 3, 20, 20), dtype=torch.uint8)
     images = ArrayImages(Holed(pixels), (CROP,), cache=cache, num_workers=workers)
     assert (images.memory is None) == (cache == "none")
-    draws = batched.draw_crops(1, torch.Generator().manual_seed(0)).take(torch.zeros(3).long())
+    draws = draw_crops(1, torch.Generator().manual_seed(0)).take(torch.zeros(3).long())
     (batch,) = images.batches([CropRequest(torch.tensor([2, 1, 0]), (draws,))], torch.device("cpu"))
     assert torch.equal(batch.views[0][0], batch.views[0][1]) and not torch.equal(batch.views[0][0], batch.views[0][2])
     assert batch.is_valid.tolist() == [True, False, True] and batch.broken == {"one": "a hole"}
@@ -281,11 +281,11 @@ def test_too_many_broken_images_stop_with_a_message(folder_with_broken: Path, wo
 def test_a_folder_of_broken_files_only_is_refused(tmp_path: Path, cache: str) -> None:
     for index in range(3):
         (tmp_path / f"{index}.jpg").write_bytes(b"not an image")
-    draws = batched.draw_crops(1, torch.Generator().manual_seed(0))
+    draws = draw_crops(1, torch.Generator().manual_seed(0))
     with pytest.raises(BadInput, match="3 images in a row cannot be decoded"):
         cropped(open_source(str(tmp_path)), CROP, torch.tensor([0]), draws, cache)
 
 
 def test_what_a_training_crop_needs_follows_from_scale_and_aspect() -> None:
-    assert RandomCrop((100, 100), (0.25, 1.0), (1.0, 1.0)).needed((1000, 1000)) == (200, 200)
-    assert RandomCrop((224, 224), (0.3, 1.0), (0.75, 4 / 3)).needed((50, 60)) == (50, 60), "nothing is enlarged"
+    assert RandomCrop((100, 100), (0.25, 1.0), (1.0, 1.0)).min_size((1000, 1000)) == (200, 200)
+    assert RandomCrop((224, 224), (0.3, 1.0), (0.75, 4 / 3)).min_size((50, 60)) == (50, 60), "nothing is enlarged"

@@ -9,8 +9,8 @@ import torch
 from PIL import Image, ImageOps
 
 from openjepa.core.errors import BrokenImage
+from openjepa.data.crops.crop import RandomCrop
 from openjepa.data.crops.per_image import cut
-from openjepa.data.crops.request import RandomCrop
 from openjepa.data.decode import image
 from openjepa.data.decode.shrink_on_load import Decoded, Scratch, decode
 
@@ -121,6 +121,6 @@ def test_a_crop_smaller_than_a_pixel_is_a_pixel() -> None:
 
 def test_a_crop_never_has_to_be_enlarged_if_the_image_had_the_pixels() -> None:
     crop = RandomCrop((64, 64), scale=(0.3, 1.0), aspect=(0.75, 4 / 3))
-    assert crop.needed((480, 640)) == (117, 156)
-    assert decode(encoded(photo(480, 640)), crop.needed, Scratch()).pixels.shape[:2] == (120, 160)
-    assert image.header(encoded(photo(30, 20))).size == crop.needed((30, 20)), "and a small one stays as it is"
+    assert crop.min_size((480, 640)) == (117, 156)
+    assert decode(encoded(photo(480, 640)), crop.min_size, Scratch()).pixels.shape[:2] == (120, 160)
+    assert image.header(encoded(photo(30, 20))).size == crop.min_size((30, 20)), "and a small one stays as it is"

@@ -68,7 +68,7 @@ def test_the_last_blocks_pass_the_final_norm_and_come_earliest_first(tiny_encode
         for block in tiny_encoder.blocks:
             block.register_forward_hook(lambda module, arguments, output: outputs.append(output))
         expected_last = tiny_encoder(images)
-        vectors = encoders.represent(tiny_encoder, images)
+        vectors = encoders.pool_features(tiny_encoder, images)
         slow = [tiny_encoder.norm(output).mean(dim=1) for output in outputs[: len(tiny_encoder.blocks)]]
     assert torch.allclose(vectors, torch.cat(slow, dim=1), atol=1e-6)  # two blocks: fewer than four is all of them
     dim = encoders.width(tiny_encoder, vectors)
@@ -82,7 +82,7 @@ def test_of_many_blocks_the_last_four_are_taken(tiny_encoder: VisionTransformer)
     )
     images = torch.randn(2, 3, 8, 8)
     with torch.no_grad():
-        vectors = encoders.represent(deep, images)
+        vectors = encoders.pool_features(deep, images)
         third = deep.norm(list(deep.layers(images))[2]).mean(dim=1)
     assert vectors.shape == (2, 4 * 16) and torch.allclose(vectors[:, :16], third, atol=1e-6)
 
@@ -98,14 +98,14 @@ class Returns(nn.Module):
 
 def test_tokens_are_averaged_and_vectors_taken_as_they_are() -> None:
     tokens = torch.randn(2, 5, 7)
-    assert torch.allclose(encoders.represent(Returns(tokens), torch.zeros(2, 3, 4, 4)), tokens.mean(dim=1))
-    assert torch.equal(encoders.represent(Returns(tokens[:, 0]), torch.zeros(2, 3, 4, 4)), tokens[:, 0])
+    assert torch.allclose(encoders.pool_features(Returns(tokens), torch.zeros(2, 3, 4, 4)), tokens.mean(dim=1))
+    assert torch.equal(encoders.pool_features(Returns(tokens[:, 0]), torch.zeros(2, 3, 4, 4)), tokens[:, 0])
 
 
 @pytest.mark.parametrize("output", [torch.zeros(2, 3, 4, 4), torch.zeros(2), torch.zeros(3, 7), (torch.zeros(2, 3),)])
 def test_any_other_output_is_refused(output: object) -> None:
     with pytest.raises(BadInput, match=r"the encoder Returns maps .* expected a tensor \[B, N, D\] or \[B, D\]"):
-        encoders.represent(Returns(output), torch.zeros(2, 3, 4, 4))
+        encoders.pool_features(Returns(output), torch.zeros(2, 3, 4, 4))
 
 
 def test_raw_pixels_of_small_images_are_the_pixels_and_of_large_ones_their_means() -> None:

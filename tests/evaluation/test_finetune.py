@@ -23,8 +23,8 @@ from openjepa.data.crops.evaluation import EvaluationCrop
 from openjepa.data.crops.randaugment import RandAugment
 from openjepa.data.sources.arrays import ArraySource
 from openjepa.evaluation import features
+from openjepa.evaluation.probes import layer_decay
 from openjepa.evaluation.probes.finetune import Finetune, mean_loss
-from openjepa.evaluation.probes.linear import layer_decay
 from openjepa.evaluation.training_views import Stream, Views
 from openjepa.models.vit import VisionTransformer
 from openjepa.runs.scores import PIXELS, RANDOM, TRAINED

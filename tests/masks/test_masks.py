@@ -5,8 +5,8 @@ import torch
 
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Grid
-from openjepa.masks.base import block_indices, block_maps, block_size
 from openjepa.masks.block import Block
+from openjepa.masks.block_shapes import block_indices, block_maps, block_size
 from openjepa.masks.multiblock import MultiBlock, scan_orders
 from openjepa.masks.random import Random
 from openjepa.masks.rasterized import Rasterized

@@ -14,7 +14,17 @@ from openjepa.masks.multiblock import MultiBlock
 from openjepa.masks.statistics import coverage
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn.patches import patchify, pick
-from openjepa.report.figures import attention, curves, imagination, lookup, masks, neighbours, panels, pca, predictions
+from openjepa.report.figures import (
+    attention,
+    curves,
+    imagination,
+    masks,
+    nearest_patches,
+    neighbours,
+    panels,
+    pca,
+    predictions,
+)
 from openjepa.report.figures.predictions import PredictiveModel
 
 GRID = Grid(8, 8)
@@ -227,13 +237,13 @@ def test_overlapping_blocks_are_averaged_on_the_grid() -> None:
     blocks = Masks(torch.zeros(1, 0, dtype=torch.long), torch.tensor([[[0, 1], [1, 2]]]))
     values = torch.tensor([[[[1.0], [2.0]], [[4.0], [5.0]]]])  # [1, 2, 2, 1]
     expected = torch.tensor([[[1.0], [3.0], [5.0], [torch.nan]]])
-    torch.testing.assert_close(lookup.on_grid(values, blocks, 4), expected, equal_nan=True)
+    torch.testing.assert_close(nearest_patches.on_grid(values, blocks, 4), expected, equal_nan=True)
 
 
 def test_a_perfect_predictor_imagines_the_image_when_the_pool_holds_it() -> None:
     images, others = noise(2, 3, 32, 32), noise(3, 3, 32, 32, seed=1)
     model = PredictiveModel(GRID, MultiBlock(), hand_made_targets, hand_made_targets, F.mse_loss)
-    pool = lookup.pool_of(model, torch.cat([others, images]))
+    pool = nearest_patches.encode_pool(model, torch.cat([others, images]))
     imagined = imagination.imagine(model, images, pool, generator=torch.Generator().manual_seed(0), k=2)
     assert torch.equal(imagination.collage(imagined, imagined.predicted), images)
     is_target = imagined.predicted[..., 0] >= 0
@@ -244,7 +254,7 @@ def test_a_perfect_predictor_imagines_the_image_when_the_pool_holds_it() -> None
 def test_only_target_patches_are_replaced() -> None:
     images, others = noise(2, 3, 32, 32), noise(3, 3, 32, 32, seed=1)
     model = PredictiveModel(GRID, MultiBlock(), hand_made_targets, hand_made_targets, F.mse_loss)
-    pool = lookup.pool_of(model, others)
+    pool = nearest_patches.encode_pool(model, others)
     imagined = imagination.imagine(model, images, pool, generator=torch.Generator().manual_seed(0))
     is_changed = (tokens_of(imagination.collage(imagined, imagined.predicted)) != tokens_of(images)).any(dim=2)
     for changed, targets in zip(is_changed, imagined.masks.targets, strict=True):

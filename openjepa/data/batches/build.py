@@ -11,7 +11,7 @@ from openjepa.data.batches.from_files import FileImages
 from openjepa.data.batches.images import Cache, Images
 from openjepa.data.batches.loader import Loader
 from openjepa.data.batches.order import Order, Split
-from openjepa.data.crops.request import Crops, RandomCrop
+from openjepa.data.crops.crop import Crops, RandomCrop
 from openjepa.machine import distributed
 from openjepa.machine.console import Track
 

@@ -21,7 +21,7 @@ from openjepa.core.errors import BadInput
 from openjepa.data import digests
 from openjepa.data.batches import store
 from openjepa.data.batches.store import ImageStore, Part
-from openjepa.data.crops.request import Crops
+from openjepa.data.crops.crop import Crops
 from openjepa.machine import cache
 from openjepa.machine.console import Track
 
@@ -136,5 +136,5 @@ def _write_pixels(path: Path, parts: Iterable[Part]) -> tuple[list[Tensor], dict
             tables.append(part.table)
             reasons |= part.reasons
         file.flush()
-        os.fsync(file.fileno())  # the table must not outlive a power cut that the pixels did not
+        os.fsync(file.fileno())  # before the table is written: a power cut must not leave a table without pixels
     return tables, reasons

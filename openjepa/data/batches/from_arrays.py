@@ -14,10 +14,9 @@ from torch import Tensor
 from openjepa.core.contracts import InMemory, RendersBatches, Source
 from openjepa.core.errors import BadInput
 from openjepa.data.batches import workers
-from openjepa.data.batches.images import Cache, failure, first_valid, memory_limit
+from openjepa.data.batches.images import Cache, failure, memory_limit, this_or_next_valid
 from openjepa.data.crops import batched
-from openjepa.data.crops.batched import CropDraws
-from openjepa.data.crops.request import Crop, Cropped, CropRequest, Crops
+from openjepa.data.crops.crop import Crop, CropDraws, Cropped, CropRequest, Crops
 from openjepa.machine.console import Track
 
 CHUNK = 256  # images loaded into memory at a time
@@ -91,7 +90,7 @@ class Reader:
         images, is_valid = [], []
         broken: dict[str, str] = {}
         for position in index.tolist():
-            image, skipped = first_valid(position, len(self.source), self._image)
+            image, skipped = this_or_next_valid(position, len(self.source), self._image)
             broken |= skipped
             if image is None:
                 return Loaded([], torch.empty(0), broken, failure(skipped))

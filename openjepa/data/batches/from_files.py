@@ -9,10 +9,10 @@ import torch
 from openjepa.core.contracts import HasFiles
 from openjepa.core.errors import BadInput
 from openjepa.data.batches import disk_store, store, workers
-from openjepa.data.batches.images import Cache, failure, first_valid, memory_limit
+from openjepa.data.batches.images import Cache, failure, memory_limit, this_or_next_valid
 from openjepa.data.batches.store import DecodedImages, ImageStore, Part
-from openjepa.data.crops.per_image import View
-from openjepa.data.crops.request import Cropped, CropRequest, Crops, largest_need
+from openjepa.data.crops.crop import Cropped, CropRequest, Crops, size_to_decode
+from openjepa.data.crops.per_image import CropBuffer
 from openjepa.data.decode import shrink_on_load
 from openjepa.data.decode.shrink_on_load import Decoded, Need, Scratch
 from openjepa.machine.cache import folder as cache_folder
@@ -32,7 +32,7 @@ class FileImages:
         track: Track | None = None,
     ) -> None:
         self.source, self.crops, self.num_workers, self.track = source, crops, num_workers, track
-        self.decoder = FileDecoder(source, partial(largest_need, crops), Scratch())
+        self.decoder = FileDecoder(source, partial(size_to_decode, crops), Scratch())
         self.store = self._open_store(cache)
 
     def __len__(self) -> int:
@@ -41,7 +41,7 @@ class FileImages:
     def batches(self, requests: Iterable[CropRequest], device: torch.device) -> Iterator[Cropped]:
         """-> views [B, 3, h, w] uint8"""
         cropper = Cropper(self.store or self.decoder, self.crops)
-        # Cropping stored images costs a processor less than handing them over, and a GPU must not wait for it.
+        # On a CPU, cropping stored images is cheaper than sending them between processes; a GPU must not wait for it.
         num_workers = 0 if self.store and device.type == "cpu" else self.num_workers
         broken = self.store.all_broken() if self.store else None
         for cropped in workers.each(cropper, requests, num_workers=num_workers):
@@ -99,7 +99,7 @@ class FileDecoder:
         return len(self.source)
 
     def load(self, index: int) -> tuple[Decoded | None, dict[str, str]]:
-        return first_valid(index, len(self.source), self._decode)
+        return this_or_next_valid(index, len(self.source), self._decode)
 
     def _decode(self, index: int) -> Decoded:
         return shrink_on_load.decode(self.source.path(index), self.needed, self.scratch)
@@ -115,7 +115,7 @@ class Cropper:
     def __getitem__(self, request: CropRequest) -> Cropped:
         """-> views [B, 3, h, w] uint8"""
         num_images = len(request.index)
-        views = [View(crop, draws, num_images) for crop, draws in zip(self.crops, request.draws, strict=True)]
+        views = [CropBuffer(crop, draws, num_images) for crop, draws in zip(self.crops, request.draws, strict=True)]
         is_valid = torch.ones(num_images, dtype=torch.bool)
         broken: dict[str, str] = {}
         for row, index in enumerate(request.index.tolist()):

@@ -7,7 +7,7 @@ from typing import Literal, Protocol, TypeVar
 import torch
 
 from openjepa.core.errors import BrokenImage
-from openjepa.data.crops.request import Cropped, CropRequest, Crops
+from openjepa.data.crops.crop import Cropped, CropRequest, Crops
 
 T = TypeVar("T")
 Cache = Literal["auto", "memory", "disk", "none"]
@@ -30,7 +30,7 @@ class Images(Protocol):
         ...
 
 
-def first_valid(index: int, num_images: int, decode: Callable[[int], T]) -> tuple[T | None, dict[str, str]]:
+def this_or_next_valid(index: int, num_images: int, decode: Callable[[int], T]) -> tuple[T | None, dict[str, str]]:
     """The image at this index or the next one that can be decoded, always the same; and path -> reason of those skipped."""
     broken: dict[str, str] = {}
     for neighbour in range(min(num_images, MAX_NEIGHBOURS)):

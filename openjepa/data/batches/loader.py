@@ -14,7 +14,7 @@ from openjepa.core.types import Augmentation, Batch
 from openjepa.data.batches.images import Images
 from openjepa.data.batches.order import Order, Split
 from openjepa.data.crops import batched, colours
-from openjepa.data.crops.request import CropRequest
+from openjepa.data.crops.crop import CropRequest, draw_crops
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class Loader:
     def requests(self, start: int) -> Iterator[CropRequest]:
         """What `batches` is made of, before an image is decoded."""
         for step, rows in self._rounds(start):
-            draws = (self._draw(batched.draw_crops, "crops", view, step) for view in range(len(self.images.crops)))
+            draws = (self._draw(draw_crops, "crops", view, step) for view in range(len(self.images.crops)))
             yield CropRequest(self.order.indices(step)[rows], tuple(one.take(rows) for one in draws))
 
     def _rounds(self, start: int) -> Iterator[tuple[int, slice]]:

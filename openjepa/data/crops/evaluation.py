@@ -9,9 +9,16 @@ import torch
 from torch import Tensor
 
 from openjepa.core import seeding
-from openjepa.data.crops import batched
-from openjepa.data.crops.batched import CropDraws
-from openjepa.data.crops.request import Crop, CropRequest, RandomCrop, needed
+from openjepa.data.crops.crop import (
+    NO_DRAWS,
+    Crop,
+    CropDraws,
+    CropRequest,
+    RandomCrop,
+    centre_boxes,
+    draw_crops,
+    min_size,
+)
 
 # Random views, as in the linear probes of I-JEPA and MAE: RandomResizedCrop's defaults, and flips.
 VIEW_SCALE = (0.08, 1.0)
@@ -41,18 +48,18 @@ class EvaluationCrop:
         if self.squeeze:
             return torch.cat([torch.zeros_like(sizes), sizes], dim=1).float()
         ratio = self.size[1] / self.size[0]
-        boxes = batched.centre_boxes(sizes, aspect=(ratio, ratio))
+        boxes = centre_boxes(sizes, aspect=(ratio, ratio))
         inner = boxes[:, 2:] * self.crop
         return torch.cat([boxes[:, :2] + (boxes[:, 2:] - inner) / 2, inner], dim=1)
 
     def flips(self, draws: CropDraws) -> Tensor | None:
         return draws.flip < 0.5 if self.flip else None
 
-    def needed(self, true_size: tuple[int, int]) -> tuple[int, int]:
+    def min_size(self, true_size: tuple[int, int]) -> tuple[int, int]:
         if self.squeeze:
             return min(self.size[0], true_size[0]), min(self.size[1], true_size[1])
         height, width = (math.ceil(side / self.crop) for side in self.size)
-        return needed(true_size, (height, width), 1.0, (width / height, width / height))
+        return min_size(true_size, (height, width), 1.0, (width / height, width / height))
 
     def keeps(self, size: tuple[int, int]) -> bool:
         return size == self.size and (self.crop == 1 or self.squeeze) and not self.flip
@@ -75,9 +82,9 @@ class EvaluationCrop:
 def requests(index: Tensor, num_images: int, *, view: int = 0, batch_size: int) -> Iterator[CropRequest]:
     """Requests of index [S] in a source of `num_images`; a random view is a function of (view, index) alone."""
     for rows in index.split(batch_size):
-        yield CropRequest(rows, (_draws(view, num_images).take(rows) if view else batched.NO_DRAWS,))
+        yield CropRequest(rows, (_draws(view, num_images).take(rows) if view else NO_DRAWS,))
 
 
 @lru_cache(maxsize=1)
 def _draws(view: int, num_images: int) -> CropDraws:
-    return batched.draw_crops(num_images, seeding.generator(0, "evaluation views", view))
+    return draw_crops(num_images, seeding.generator(0, "evaluation views", view))

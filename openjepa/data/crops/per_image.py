@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from openjepa.data.crops.batched import CropDraws
-from openjepa.data.crops.request import Crop
+from openjepa.data.crops.crop import Crop, CropDraws
 from openjepa.data.decode.shrink_on_load import Decoded
 
 
-class View:
+class CropBuffer:
     """One crop of each image of a batch, filled image by image."""
 
     def __init__(self, crop: Crop, draws: CropDraws, num_images: int) -> None:

@@ -19,7 +19,7 @@ from openjepa.core.numbers import Above, NotNegative, Positive, Share
 from openjepa.data.batches.images import Images
 from openjepa.data.crops import batched
 from openjepa.evaluation import encoders, features
-from openjepa.evaluation.probes.linear import layer_decay
+from openjepa.evaluation.probes import layer_decay
 from openjepa.evaluation.training_views import Stream, Views
 from openjepa.machine.console import Track
 

@@ -30,7 +30,7 @@ class Definition:
     folders: tuple[str, ...] = ()  # usual folders or files of the data below a data root
     is_embedded: bool = False  # needs no data on disk; its path is a number of images
 
-    def preparation(self, image_size: tuple[int, int]) -> EvaluationCrop:
+    def evaluation_crop(self, image_size: tuple[int, int]) -> EvaluationCrop:
         crop = 1.0 if max(image_size) < self.whole_below else self.crop
         return EvaluationCrop(image_size, crop=crop, squeeze=self.squeeze)
 

@@ -15,8 +15,8 @@ from openjepa.core.types import Grid, Masks
 from openjepa.masks.statistics import occupancy
 from openjepa.nn.patches import patchify, unpatchify
 from openjepa.report.figures import panels
-from openjepa.report.figures.lookup import Pool, nearest_patches, on_grid
 from openjepa.report.figures.masks import hidden
+from openjepa.report.figures.nearest_patches import Pool, nearest_patches, on_grid
 from openjepa.report.figures.predictions import PredictiveModel
 from openjepa.report.figures.style import ORANGE
 

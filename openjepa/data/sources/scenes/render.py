@@ -10,7 +10,9 @@ from openjepa.data.sources.scenes.shade import shade
 from openjepa.data.sources.scenes.world import HALF_HEIGHT, Floats, Ints, Objects, Words, World, objects
 
 RAYS = 2  # along each side of a pixel: 2 × 2 take the stairs out of the edges
-CHUNK_PIXELS = 2**16  # so many at a time: the arrays stay in the cache; 2**14 and 2**17 are both slower
+CHUNK_PIXELS = (
+    2**16
+)  # pixels per chunk, so that the arrays stay in the processor's cache; 2**14 and 2**17 are both slower
 NOISE = 5.0  # the most that sensor noise adds or takes, in levels of 255
 
 # A shadow is a soft band on the ground, from the object's foot towards the shadow of its top. A row for each shape:

@@ -1,6 +1,6 @@
 """What a scene of `scenes` is made of: unit shapes standing on the ground, a camera and a light.
 
-Here and in the other scenes_* files only + − × ÷ and √ touch the numbers: IEEE defines their results exactly, so a
+Here and in the other files of this folder only + − × ÷ and √ touch the numbers: IEEE defines their results exactly, so an
 image is the same alone, in any batch and on any machine (sines, powers and matrix products are not).
 """
 

@@ -20,7 +20,7 @@ from openjepa.core.errors import BadInput
 from openjepa.core.numbers import DurationField, Positive
 from openjepa.core.types import Features
 from openjepa.data.batches.build import open_images
-from openjepa.data.crops.request import Cropped
+from openjepa.data.crops.crop import Cropped
 from openjepa.evaluation import encoders, features
 from openjepa.evaluation.tasks.lookup import find
 from openjepa.evaluation.tasks.task import open_task
@@ -87,7 +87,7 @@ class OnlineProbe:
 def _slices(name: str, image_size: tuple[int, int], num_train: int, num_test: int) -> tuple[Slice, Slice]:
     """Decoded at the first call and held for the rest of the run."""
     task = open_task(name, image_size=image_size, num_train=num_train, num_test=num_test)
-    crops = (task.definition.preparation(image_size),)
+    crops = (task.definition.evaluation_crop(image_size),)
     train, test = (
         Slice(tuple(features.crops(open_images(part.source, crops), part.index)), part.labels)
         for part in (task.train, task.test)

@@ -23,7 +23,7 @@ class Pool:
 
 
 @torch.no_grad()
-def pool_of(model: PredictiveModel, images: Tensor) -> Pool:
+def encode_pool(model: PredictiveModel, images: Tensor) -> Pool:
     """[S, 3, h, w]"""
     tokens = torch.cat([_all_targets(model, batch) for batch in images.split(BATCH)])  # [S, N, D]
     return Pool(images.cpu(), F.normalize(tokens.flatten(0, 1), dim=1))

@@ -61,7 +61,7 @@ def test_a_stall_between_two_readings_is_seen(monkeypatch: pytest.MonkeyPatch) -
         ),
         SimpleNamespace(
             record=lambda number, values: recorded.update({number: values}),
-            save=lambda number: None,
+            save_checkpoint=lambda number: None,
             should_stop=lambda: False,
         ),
     )

@@ -32,14 +32,17 @@ def mask(strategy: MaskStrategy, grids: Sequence[Grid] = GRIDS) -> None:
 
 
 def _draw(strategy: MaskStrategy, grid: Grid, seed: int) -> Masks:
-    return strategy(BATCH_SIZE, grid, torch.Generator().manual_seed(seed))
+    assert not isinstance(strategy, type), f"{strategy.__name__} is a class; give an instance, {strategy.__name__}()"
+    masks = strategy(BATCH_SIZE, grid, torch.Generator().manual_seed(seed))
+    assert isinstance(masks, Masks), f"the strategy returns {type(masks).__name__}, not Masks"
+    return masks
 
 
 def _check_generator(strategy: MaskStrategy, grid: Grid) -> None:
     before = torch.get_rng_state()
     first, again, other = (_draw(strategy, grid, seed) for seed in (3, 3, 4))
     assert torch.equal(before, torch.get_rng_state()), (
-        "the strategy draws from torch's global generator, not from its own"
+        "the strategy draws from torch's global generator, not from the generator it is given"
     )
     is_same = torch.equal(first.context, again.context) and torch.equal(first.targets, again.targets)
     assert is_same, "two generators with one seed give different masks"

@@ -115,7 +115,7 @@ def features(*, model: str = "vit-mini/4", image_size: Count = 32, images: Count
 def data(
     *,
     images: Count = 512,
-    image_size: Annotated[tuple[Count, ...], Parameter(consume_multiple=False)] = (64, 224),
+    image_size: Annotated[tuple[Count, ...], Parameter(consume_multiple=False, negative=())] = (64, 224),
     workers: Annotated[int, Parameter(validator=validators.Number(gte=0))] = 0,
     batch_size: Count = 64,
     json: AsJson = False,

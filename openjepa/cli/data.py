@@ -28,8 +28,21 @@ def check(source: str, *, json: AsJson = False) -> None:
         tables.as_json_text(report.as_dict())
     else:
         _show(report)
+        _name_other_splits(source)
     if report.broken:
         sys.exit(1)
+
+
+def _name_other_splits(source: str) -> None:
+    """A folder with train/ and val/ opens as its training split."""
+    from openjepa.core.errors import BadInput
+    from openjepa.data.open import open_source
+
+    try:
+        others = open_source(source, split="test")
+    except BadInput:
+        return
+    tables.say(f"only the training split was checked; {len(others)} test images are in a split of their own")
 
 
 def info(source: str, *, json: AsJson = False) -> None:

@@ -39,10 +39,13 @@ for verb in (
     *(evaluate.evaluate, masks.masks, report.report, runs.runs, doctor.doctor),
 ):
     app.command(verb)
-data_app = App(name="data", help="Look at images before training on them.")
+data_app = App(name="data", help="Look at images before training on them.\n\nExample: openjepa data check photos/")
 data_app.command(data.check)
 data_app.command(data.info)
-bench_app = App(name="bench", help="Measure this machine: masks, training step, scaling, data, features, probes.")
+bench_app = App(
+    name="bench",
+    help="Measure this machine: masks, training step, scaling, data, features, probes.\n\nExample: openjepa bench step",
+)
 for measure in (bench.masks, bench.step, bench.scaling, bench.data, bench.features, bench.probes):
     bench_app.command(measure)
 app.command(data_app)

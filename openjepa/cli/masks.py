@@ -35,7 +35,7 @@ def masks(
     Example: openjepa masks --name reference --batch-size 128
 
     Args:
-        name: multiblock, reference, random, block, rasterized, or your own (see --import).
+        name: multiblock, reference, random, block, blockwise, rasterized, or your own (see --import).
         image_size: In pixels.
         patch_size: In pixels.
         batch_size: Matters for reference, whose context depends on it.

@@ -67,7 +67,7 @@ def pretrain(
     options = None if resume and has_no_settings else _settings(config, words, set_ or [], run if resume else None)
     result = start(options, run, resumes=resume)
     if result.is_finished:
-        tables.say(f"finished: {result.steps} steps, {result.folder}")
+        tables.say(f"finished: {tables.count(result.steps, 'step')}, {result.folder}")
 
 
 def _settings(name: str | None, words: dict[str, Any], overrides: list[str], resumed: Path | None) -> "Config":

@@ -1,17 +1,19 @@
 """`openjepa runs`: a line for each run below a folder: what, how far, how good."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openjepa.cli import tables
 from openjepa.cli.options import AsJson
 from openjepa.core import settings
 from openjepa.core.errors import BadInput
-from openjepa.runs import metrics, provenance
+from openjepa.runs import metrics
 from openjepa.runs.directory import RunFolder
-from openjepa.runs.provenance import Provenance
 from openjepa.runs.scores import ALL_LABELS, TRAINED, Score, percent, read
 from openjepa.training import verdict
+
+if TYPE_CHECKING:  # imports pydantic and torch, which take seconds: --help should not wait for them
+    from openjepa.runs.provenance import Provenance
 
 PROBES = ("linear", "logistic", "knn")  # if there are several, the first of these is shown: the paper's probe first
 
@@ -80,8 +82,10 @@ def _preference(score: Score) -> int:
     return PROBES.index(score.probe) if score.probe in PROBES else len(PROBES)
 
 
-def _provenance(run: RunFolder) -> Provenance:
+def _provenance(run: RunFolder) -> "Provenance":
+    from openjepa.runs import provenance
+
     try:
         return provenance.read(run)
     except BadInput:
-        return Provenance()
+        return provenance.Provenance()

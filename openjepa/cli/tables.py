@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from openjepa.runs.scores import ALL_LABELS, Score, percent
+from openjepa.runs.scores import ALL_LABELS, DISPLAY, Score, percent
 
 # Without a terminal, 140 columns: a log shows wide tables on one line.
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 140)
@@ -17,6 +17,11 @@ out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty()
 
 def say(text: str) -> None:
     out.print(text, markup=False)
+
+
+def count(number: int, noun: str) -> str:
+    """1 step, 2 steps."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def as_json_text(value: Any) -> None:
@@ -30,7 +35,7 @@ def scores(results: Sequence[Score], *, as_json: bool) -> None:
         return
     representations = list(dict.fromkeys(score.representation for score in results))
     has_budget = any(score.labels != ALL_LABELS for score in results)
-    names = ["probe", *(["labels"] if has_budget else []), "chance", *representations[:-1]]
+    names = ["probe", *(["labels"] if has_budget else []), "chance", *(DISPLAY[name] for name in representations[:-1])]
     names += [f"{results[-1].encoder} [95 %]", "gain [95 %]"]
     table = Table(Column("task", overflow="fold"), *(Column(escape(name), no_wrap=True) for name in names))
     for key in dict.fromkeys((score.task, score.probe, score.labels) for score in results):

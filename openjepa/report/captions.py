@@ -3,8 +3,8 @@
 from markupsafe import Markup
 
 SCORES = Markup("""The encoder learned only what is above both baselines: raw pixels, and the same encoder with random
-weights. Probes read frozen features and never change the encoder. The best of each row is bold. Small numbers are 95 %
-intervals over test images (and over seeds, if there are several). The last column is in percentage points.""")
+weights. Probes read frozen features and never change the encoder. The best of each row is bold. In [ ] is the 95 %
+interval over test images (and over seeds, if there are several). The last column is in percentage points.""")
 
 TRAINING = Markup("""A healthy run keeps most of its first value in <em>directions in use by tokens</em>; its
 <em>skill of predictions</em> rises above 0, and its <em>spread of predictions</em> above 0.05. The loss may rise while

@@ -42,7 +42,6 @@ class Cell:
     """A table cell that is more than a string."""
 
     text: str
-    note: str = ""  # small, behind the text
     style: str = ""  # best, up, down
 
 

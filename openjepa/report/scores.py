@@ -7,7 +7,7 @@ from markupsafe import Markup
 from openjepa.report import captions
 from openjepa.report.page import Cell, Paragraph, Section, Table
 from openjepa.report.record import Record
-from openjepa.runs.scores import NONE, PIXELS, RANDOM, TRAINED, Score, gain_text, percent
+from openjepa.runs.scores import DISPLAY, NONE, PIXELS, RANDOM, TRAINED, Score, gain_text, percent
 
 Row = dict[str, Score]  # representation -> its score
 NAMES = (PIXELS, RANDOM, TRAINED)
@@ -18,8 +18,8 @@ def section(record: Record) -> Section:
     if not rows:
         text = Markup("Not evaluated yet. Run <code>{}</code>.").format(_evaluation(record))
         return Section("scores", "Scores", [Paragraph(text)])
-    head = ["task", "probe", "labels", "chance, %", *(f"{name}, %" for name in NAMES), f"{TRAINED} − random"]
-    body = [_cells(task, probe, labels, row) for (task, probe, labels, _), row in rows.items()]
+    head = ["task", "probe", "labels", "chance, %", *(f"{DISPLAY[name]}, %" for name in NAMES), "gain"]
+    body = [_cells(*key, row) for key, row in rows.items()]
     return Section("scores", "Scores", [Paragraph(captions.SCORES), Table(head, body, "scores"), *_notes(record)])
 
 
@@ -32,12 +32,13 @@ def _by_task(record: Record) -> dict[tuple[str, str, str, str], Row]:
     return rows
 
 
-def _cells(task: str, probe: str, labels: str, row: Row) -> list[str | Cell]:
+def _cells(task: str, probe: str, labels: str, features: str, row: Row) -> list[str | Cell]:
     best = max(score.accuracy for score in row.values())
     any_score = next(iter(row.values()))
     number = f" ({any_score.num_labels:,})" if any_score.num_labels else ""
     accuracies = [_accuracy(row[name], best) if name in row else NONE for name in NAMES]
-    return [task, probe, labels + number, percent(any_score.chance), *accuracies, _difference(row)]
+    blocks = ", four blocks" if features == "last4" else ""
+    return [task, probe + blocks, labels + number, percent(any_score.chance), *accuracies, _difference(row)]
 
 
 def _accuracy(score: Score, best: float) -> Cell:
@@ -80,4 +81,5 @@ def tile(record: Record) -> tuple[str, str, str]:
 
 
 def _evaluation(record: Record) -> str:
-    return f"openjepa evaluate {shlex.quote(str(record.folder.path))} --task scenes-count"
+    task = "scenes-count" if record.config.data.source.startswith("scenes") else "LABELLED_FOLDER"
+    return f"openjepa evaluate {shlex.quote(str(record.folder.path))} --task {task}"

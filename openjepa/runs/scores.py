@@ -14,6 +14,7 @@ from openjepa.core.errors import BadInput
 from openjepa.runs.directory import RunFolder, write_json
 
 PIXELS, RANDOM, TRAINED = "pixels", "random encoder", "trained"
+DISPLAY = {PIXELS: "raw pixels", RANDOM: "random weights", TRAINED: "trained encoder"}  # as people read them
 ALL_LABELS = "all"
 NONE = "–"  # in tables
 REQUIRED = {"task", "probe", "representation", "accuracy", "chance"}  # a row without one of these keys is no score

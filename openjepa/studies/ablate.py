@@ -36,7 +36,7 @@ def definition(name: str) -> dict[str, Any]:
         return plain.read(PAPER)[name]
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
-        raise BadInput(f'unknown ablation "{name}"{did_you_mean(name, names())}; or pass a YAML file')
+        raise BadInput(f'no ablation "{name}" in the paper\'s list, and no YAML file{did_you_mean(name, names())}')
     values = plain.read(path)
     unknown = sorted(values.keys() - KEYS)
     if unknown:

@@ -1,7 +1,7 @@
 """The results of a study so far, one row for each arm, read from the run folders alone."""
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,9 +62,9 @@ class Row:
     judged: tuple[Judged, ...]
     runs: dict[int, Facts]  # the finished ones, by seed
 
-    def mean(self, name: str) -> float:
+    def mean(self, fact: Callable[[Facts], float]) -> float:
         """Of a fact, over the runs."""
-        return statistics.mean(getattr(facts, name) for facts in self.runs.values())
+        return statistics.mean(fact(facts) for facts in self.runs.values())
 
 
 def collect(study: Study, folder: StudyFolder) -> list[Row]:

@@ -69,8 +69,10 @@ def _doubts(study: Study, rows: Sequence[Row]) -> list[str]:
         if len(values) > 1:
             doubts.append(f"Runs come from different {name}: {', '.join(sorted(values))}.")
     done = [row for row in rows if row.runs]
-    usual = sorted(row.mean("minutes") for row in done)[len(done) // 2] if done else 0.0
-    others = [row.arm.name for row in done if not usual / UNEQUAL <= row.mean("minutes") <= usual * UNEQUAL]
+    usual = sorted(row.mean(lambda run: run.minutes) for row in done)[len(done) // 2] if done else 0.0
+    others = [
+        row.arm.name for row in done if not usual / UNEQUAL <= row.mean(lambda run: run.minutes) <= usual * UNEQUAL
+    ]
     if others and "minutes" in study.terms.budget:
         doubts.append(f"Not of equal length, see the column minutes: {', '.join(others)}.")
     return doubts + [
@@ -90,8 +92,8 @@ def _cells(study: Study, row: Row) -> list[str]:
 def _costs(row: Row) -> list[str]:
     if not row.runs:
         return [NONE] * 4
-    costs = f"{row.mean('images'):,.0f}", f"{row.mean('rate'):,.0f}"
-    return [*costs, f"{row.mean('minutes'):.1f}", f"{row.mean('memory_mib'):,.0f}"]
+    costs = f"{row.mean(lambda run: run.images):,.0f}", f"{row.mean(lambda run: run.rate):,.0f}"
+    return [*costs, f"{row.mean(lambda run: run.minutes):.1f}", f"{row.mean(lambda run: run.memory_mib):,.0f}"]
 
 
 def _baseline(name: str, baseline: str, study: Study, rows: Sequence[Row]) -> list[str]:

@@ -20,7 +20,7 @@ from openjepa.methods import build
 from openjepa.runs import provenance
 from openjepa.runs.directory import RunFolder
 from openjepa.runs.lock import Lock
-from openjepa.training import resume, setup, watch
+from openjepa.training import recipe, resume, setup, watch
 from openjepa.training import run as training
 from openjepa.training.run import Result
 
@@ -28,15 +28,23 @@ CROP_SETTINGS = ("crop_scale", "crop_aspect", "flip")  # of the data section; me
 
 
 def pretrain(
-    config: Config | Mapping[str, Any] | None = None, run: str | Path | None = None, *, resumes: bool = False
+    config: Config | Mapping[str, Any] | str | Path | None = None,
+    run: str | Path | None = None,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    resumes: bool = False,
 ) -> Result:
-    """Trains and returns the run folder. `resumes` continues the run in that folder, without a config with its own settings."""
+    """Trains and returns the run folder.
+
+    `config` is a recipe's name, a YAML file, sections as in such a file, or a Config; `settings` by dotted path go on top, such as
+    {"data.source": "photos/"}. `resumes` continues the run in that folder; without a config it uses the run's own settings.
+    """
     device = devices.choose()
     distributed.start(device)
     try:
         folder = RunFolder(Path(distributed.from_main(str(run or _new_name()))))
-        settings = setup.resolve(_config(config, folder, resumes))
-        return _pretrain(settings, folder, resumes, device)
+        resolved = setup.resolve(_config(config, settings or {}, folder, resumes))
+        return _pretrain(resolved, folder, resumes, device)
     finally:
         distributed.stop()
 
@@ -83,16 +91,23 @@ def _name_unused(config: Config, method: Method) -> None:
         )
 
 
-def _config(config: Config | Mapping[str, Any] | None, folder: RunFolder, resumes: bool) -> Config:
-    if config is not None:
-        return config if isinstance(config, Config) else configs.load(config)
-    if not resumes:
-        return configs.load({})
+def _config(
+    config: Config | Mapping[str, Any] | str | Path | None,
+    settings: Mapping[str, Any],
+    folder: RunFolder,
+    resumes: bool,
+) -> Config:
+    if isinstance(config, Config):
+        return configs.load(config.model_dump(), words=settings) if settings else config
+    if isinstance(config, str | Path):
+        return configs.load(recipe.read(config), words=settings)
+    if config is not None or not resumes:
+        return configs.load(config or {}, words=settings)
     if not folder.holds_a_run:
         raise BadInput(
             f"{folder.path} holds no run to resume; add the settings of a new one, or use another --run folder"
         )
-    return configs.load(resume.stored_config(folder))
+    return configs.load(resume.stored_config(folder), words=settings)
 
 
 def _new_name() -> str:

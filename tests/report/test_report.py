@@ -121,7 +121,7 @@ def test_every_part_of_a_page_escapes_hostile_text() -> None:
     figure = curves.figure([{"step": 1, "wall": 0.1, bad: 1.0}])
     parts = [
         Paragraph(bad, bad),
-        Table([bad], [[bad], [Cell(bad, bad, bad)]], bad),
+        Table([bad], [[bad], [Cell(bad, bad)]], bad),
         Plot(figure, bad, bad),
         Fold(bad, [bad], bad),
         Tiles([(bad, bad, bad)], [(bad, bad)]),

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 import runner
 from openjepa.core.contracts import methods
+from openjepa.core.errors import BadInput
 from openjepa.runs import checkpoint, metrics
 from openjepa.training import loop
 from openjepa.training.pretrain import pretrain
@@ -251,3 +252,13 @@ def test_a_non_finite_loss_stops_before_the_weights_move(images: Path, tmp_path:
     assert "is not finite" in broken.stderr and "lower optim.lr" in broken.stderr
     rows = metrics.read(run / "metrics.jsonl")
     assert all(abs(row["train/loss"]) < float("inf") for row in rows if "train/loss" in row)
+
+
+def test_a_recipe_by_name_with_settings_on_top_trains_from_python(tmp_path: Path) -> None:
+    small = {"data.source": "scenes:32", "data.image_size": 32, "train.batch_size": 8, "train.steps": 2}
+    result = pretrain("scenes", tmp_path / "run", settings={**small, "monitors.probe": False})
+    assert result.is_finished and result.steps == 2
+    stored = yaml.safe_load((result.folder / "config.yaml").read_text())
+    assert stored["method"]["target_centering"] == "position" and stored["data"]["source"] == "scenes:32"
+    with pytest.raises(BadInput, match="scenes"):
+        pretrain("scene", tmp_path / "other")

@@ -32,7 +32,7 @@ docs: .venv/ready-docs
 	$(BIN)/zensical build --clean --strict
 
 clean:
-	rm -rf .venv site
+	rm -rf .venv site .cache
 
 .venv/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "OpenJEPA needs Python 3.11 or newer; try make PYTHON=python3.12")'

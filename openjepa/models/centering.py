@@ -1,4 +1,4 @@
-"""Removes from target tokens what they have in common over images (docs/decisions/0002-target-centring.md). Not in the paper.
+"""Removes from target tokens what they have in common over images (docs/decisions/0002-target-centering.md). Not in the paper.
 
 `position`: subtracts the mean of each position. Without it small models learn *where* a patch is and not *what* it shows.
 `whiten`: also gives all directions the same variance. A few of them, such as brightness and colour, have most of the variance of

@@ -29,6 +29,10 @@ def test_a_recipe_says_how_to_run_it_and_what_to_expect(name: str) -> None:
     assert f"openjepa pretrain {name} " in described.command
     assert described.what and re.search(r"\d", described.machine) and re.search(r"\d", described.time)
     assert "%" in described.expected
+    numbers = re.findall(
+        r"\d+(?:\.\d+)?", described.score.replace("CIFAR-10", "").replace("ImageNet-100", "").replace("Places205", "")
+    )
+    assert numbers and all(number in described.expected for number in numbers), "the list and the details agree"
 
 
 def test_a_header_line_may_continue_the_one_above() -> None:

@@ -30,7 +30,8 @@ def recipes(name: str | None = None, *, json: AsJson = False) -> None:
         _show(asdict(described[0]))
     else:
         tables.rows(
-            [{"recipe": each.name, "time": _short(each.time), "what": each.what} for each in described], as_json=False
+            [{"recipe": each.name, "time": _short(each.time), "expected": each.score} for each in described],
+            as_json=False,
         )
         tables.say("openjepa recipes NAME shows the machine, the expected numbers and the commands")
 

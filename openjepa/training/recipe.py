@@ -24,6 +24,7 @@ class Recipe:
     command: str
     machine: str
     time: str
+    score: str  # one expected number, for the list
     expected: str
     evaluate: str = ""  # the command that gives the expected numbers
     note: str = ""

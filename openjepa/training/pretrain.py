@@ -30,7 +30,17 @@ CROP_SETTINGS = ("crop_scale", "crop_aspect", "flip")  # of the data section; me
 def pretrain(
     config: Config | Mapping[str, Any] | None = None, run: str | Path | None = None, *, resumes: bool = False
 ) -> Result:
-    """Trains and returns the run folder. `resumes` continues the run in that folder, without a config with its own settings."""
+    """Trains and returns the run folder. `resumes` continues the run in that folder, without a config with its own settings.
+
+    >>> import openjepa, tempfile
+    >>> data = {"source": "scenes:16", "image_size": 32, "workers": 0}
+    >>> config = {"data": data, "model": {"name": "vit-nano/8"}, "train": {"batch_size": 8, "steps": 2}}
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> result = openjepa.pretrain(config, run=folder.name)
+    >>> result.steps, result.is_finished
+    (2, True)
+    >>> folder.cleanup()
+    """
     device = devices.choose()
     distributed.start(device)
     try:

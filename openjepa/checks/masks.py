@@ -17,9 +17,11 @@ NUM_DRAWS = 20
 def mask(strategy: MaskStrategy, grids: Sequence[Grid] = GRIDS) -> None:
     """Draws masks on each grid; give other grids if yours needs them.
 
+    >>> from openjepa import checks
+    >>> from openjepa.core.types import Grid
     >>> from openjepa.masks.multiblock import MultiBlock
-    >>> mask(MultiBlock())
-    >>> mask(MultiBlock(target_scale=(0.1, 0.1)), grids=[Grid(8, 8)])
+    >>> checks.mask(MultiBlock())
+    >>> checks.mask(MultiBlock(target_scale=(0.1, 0.1)), grids=[Grid(8, 8)])
     """
     for grid in grids:
         _check_generator(strategy, grid)

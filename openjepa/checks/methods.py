@@ -24,8 +24,9 @@ OF_BATCH_NORM = ("running_mean", "running_var", "num_batches_tracked")  # these 
 def method(cls: type[Method], options: Mapping[str, Any] | None = None) -> None:
     """Builds the method anew for each promise; `options` are those of its config section.
 
+    >>> from openjepa import checks
     >>> from openjepa.methods.mae import MAE
-    >>> method(MAE, {"masks": {"target_scale": 0.6}})
+    >>> checks.method(MAE, {"masks": {"target_scale": 0.6}})
     """
     for check in (_check_encoder, _check_gradients, _check_step, _check_still, _check_learns):
         check(build(cls, options))

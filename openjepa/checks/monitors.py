@@ -17,9 +17,11 @@ NUM_IMAGES = 8
 def monitor(make: Callable[[], Monitor]) -> None:
     """`make` is the class, if its options all have defaults, or a function without arguments.
 
+    >>> from openjepa import checks
+    >>> from openjepa.core.duration import Duration
     >>> from openjepa.training.monitors.loss import Loss
-    >>> monitor(Loss)
-    >>> monitor(lambda: Loss(every=Duration(5)))
+    >>> checks.monitor(Loss)
+    >>> checks.monitor(lambda: Loss(every=Duration(5)))
     """
     view = one_view()
     method = view.method

@@ -14,9 +14,10 @@ NUM_CLASSES = 3
 def probe(make: Callable[[], Probe]) -> None:
     """`make` is the class, if its options all have defaults, or a function without arguments.
 
+    >>> from openjepa import checks
     >>> from openjepa.evaluation.probes.knn import NearestNeighbours
-    >>> probe(NearestNeighbours)
-    >>> probe(lambda: NearestNeighbours(k=5))
+    >>> checks.probe(NearestNeighbours)
+    >>> checks.probe(lambda: NearestNeighbours(k=5))
     """
     train, test = clouds(300), clouds(300, seed=1)
     fitted = _check_fit(make, train, test)

@@ -13,8 +13,9 @@ MOST_IMAGES = 16  # read from a large source
 def source(source: Source, *, changed: Source | None = None, broken: tuple[Source, int] | None = None) -> None:
     """`changed` is the source after its data changed; `broken` a source and the index of an image that cannot be decoded.
 
+    >>> from openjepa import checks
     >>> from openjepa.data.open import open_source
-    >>> source(open_source("scenes:4"), changed=open_source("scenes:5"))
+    >>> checks.source(open_source("scenes:4"), changed=open_source("scenes:5"))
     """
     indices = _indices(source)
     _check_samples(source, indices)

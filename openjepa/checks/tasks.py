@@ -12,7 +12,9 @@ from openjepa.evaluation.tasks.definition import Definition
 
 def task(definition: Definition) -> None:
     """
-    >>> task(Definition("which class", "folder", linear={"epochs": 10, "milestones": ()}))
+    >>> from openjepa import checks
+    >>> from openjepa.evaluation.tasks.definition import Definition
+    >>> checks.task(Definition("which class", "folder", linear={"epochs": 10, "milestones": ()}))
     """
     assert definition.about, "the task does not say what it asks; fill in about"
     assert definition.source in sources, f'no data source "{definition.source}"'

@@ -40,9 +40,12 @@ def evaluate(
     `random` is the baseline for a module that cannot draw new weights by itself. A module sees images normalised with
     ImageNet's mean and deviation. The scores of a run are saved in RUN/evals.
 
+    >>> import openjepa
+    >>> from torch import nn
     >>> encoder = nn.Sequential(nn.AvgPool2d(8), nn.Flatten())
-    >>> small = Request(probe="knn", image_size=32, num_train=40, num_test=20, uses_cache=False)
-    >>> scores = evaluate(encoder, "scenes-colour", request=small)
+    >>> scores = openjepa.evaluate(
+    ...     encoder, "scenes-colour", probe="knn", image_size=32, num_train=40, num_test=20, uses_cache=False
+    ... )
     >>> [score.representation for score in scores]
     ['pixels', 'random encoder', 'trained']
     """

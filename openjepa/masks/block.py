@@ -27,6 +27,9 @@ from openjepa.masks.block_shapes import (
 class Block:
     """`target_scale` is the block's share of the grid.
 
+    >>> import torch
+    >>> from openjepa.core.types import Grid
+    >>> from openjepa.masks.block import Block
     >>> masks = Block(target_aspect=(1.0, 1.0))(2, Grid(8, 8), torch.Generator().manual_seed(0))
     >>> masks.context.shape, masks.targets.shape
     (torch.Size([2, 28]), torch.Size([2, 1, 36]))

@@ -25,6 +25,8 @@ class BlockSize(NamedTuple):
 def block_size(grid: Grid, scale: float, aspect: float) -> BlockSize:
     """The whole-patch block nearest to a share `scale` of the grid with height/width = aspect, at most the grid.
 
+    >>> from openjepa.core.types import Grid
+    >>> from openjepa.masks.block_shapes import block_size
     >>> block_size(Grid(14, 14), scale=0.2, aspect=1.0)
     BlockSize(height=6, width=7)
     """

@@ -23,6 +23,9 @@ NUM_ROUNDS = 10
 class Blockwise:
     """`target_scale` is the share of the patches that is hidden.
 
+    >>> import torch
+    >>> from openjepa.core.types import Grid
+    >>> from openjepa.masks.blockwise import Blockwise
     >>> masks = Blockwise(target_scale=0.5)(2, Grid(8, 8), torch.Generator().manual_seed(0))
     >>> masks.context.shape, masks.targets.shape
     (torch.Size([2, 32]), torch.Size([2, 1, 32]))

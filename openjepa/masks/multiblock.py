@@ -41,6 +41,9 @@ class MultiBlock:
     `equalize` says what happens to larger contexts: `side` cuts them from a random side, so that one piece remains, `subset`
     chooses random patches, `pad` cuts nothing and pads shorter contexts.
 
+    >>> import torch
+    >>> from openjepa.core.types import Grid
+    >>> from openjepa.masks.multiblock import MultiBlock
     >>> masks = MultiBlock()(2, Grid(8, 8), torch.Generator().manual_seed(0))
     >>> masks.context.shape, masks.targets.shape
     (torch.Size([2, 16]), torch.Size([2, 4, 12]))

@@ -15,6 +15,9 @@ from openjepa.masks.block_shapes import check_range
 class Random:
     """`target_scale` is the share of the patches that is hidden; MAE hides 0.75.
 
+    >>> import torch
+    >>> from openjepa.core.types import Grid
+    >>> from openjepa.masks.random import Random
     >>> masks = Random(target_scale=0.75)(2, Grid(8, 8), torch.Generator().manual_seed(0))
     >>> masks.context.shape, masks.targets.shape
     (torch.Size([2, 16]), torch.Size([2, 1, 48]))

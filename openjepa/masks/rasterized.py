@@ -18,6 +18,9 @@ from openjepa.masks.block_shapes import BlockSize, block_indices
 class Rasterized:
     """It has no options.
 
+    >>> import torch
+    >>> from openjepa.core.types import Grid
+    >>> from openjepa.masks.rasterized import Rasterized
     >>> masks = Rasterized()(2, Grid(8, 8), torch.Generator().manual_seed(0))
     >>> masks.context.shape, masks.targets.shape
     (torch.Size([2, 16]), torch.Size([2, 3, 16]))

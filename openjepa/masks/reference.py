@@ -24,6 +24,9 @@ TRIES_PER_CONSTRAINT = 20
 class Reference:
     """The defaults are the published ones.
 
+    >>> import torch
+    >>> from openjepa.core.types import Grid
+    >>> from openjepa.masks.reference import Reference
     >>> masks = Reference()(2, Grid(14, 14), torch.Generator().manual_seed(0))
     >>> masks.targets.shape[:2], bool((masks.targets // 14 == 13).any())  # the last row is never used
     (torch.Size([2, 4]), False)

@@ -33,7 +33,10 @@ def coverage(
 ) -> Coverage:
     """Counts over `num_batches` draws.
 
+    >>> import torch
+    >>> from openjepa.core.types import Grid
     >>> from openjepa.masks.random import Random
+    >>> from openjepa.masks.statistics import coverage
     >>> generator = torch.Generator().manual_seed(0)
     >>> counts = coverage(Random(target_scale=0.75), Grid(8, 8), batch_size=4, num_batches=2, generator=generator)
     >>> counts.context_share, counts.target_share, counts.overlap

@@ -43,6 +43,8 @@ def parse(name: str) -> ResNetSize | None:
 
 class ResNet(nn.Module):
     """
+    >>> import torch
+    >>> from openjepa.models.resnet import ResNet, ResNetSize
     >>> ResNet(ResNetSize(18), image_size=(32, 32)).pool(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2, 512])
     """

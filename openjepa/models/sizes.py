@@ -36,6 +36,7 @@ SIZES = {
 def parse(name: str) -> tuple[Size, int]:
     """'vit-tiny/16' -> (Size, 16).
 
+    >>> from openjepa.models.sizes import parse
     >>> size, patch_size = parse("vit-nano/8")
     >>> size.dim, size.depth, patch_size
     (64, 3, 8)

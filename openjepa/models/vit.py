@@ -21,7 +21,9 @@ CHANNELS = 3
 class VisionTransformer(nn.Module):
     """Works on any image whose sides are multiples of the patch size; `image_size` (height, width) is only the usual one.
 
+    >>> import torch
     >>> from openjepa.models import sizes
+    >>> from openjepa.models.vit import VisionTransformer
     >>> encoder = VisionTransformer(sizes.SIZES["nano"], patch_size=8, image_size=(32, 32))
     >>> images = torch.zeros(2, 3, 32, 32)
     >>> encoder(images).shape, encoder.pool(images).shape

@@ -8,6 +8,8 @@ from torch import nn
 def follow(target: nn.Module, source: nn.Module, momentum: float) -> None:
     """target ← momentum · target + (1 − momentum) · source, over all parameters, in place.
 
+    >>> from torch import nn
+    >>> from openjepa.nn.ema import follow
     >>> teacher, student = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
     >>> _ = nn.init.constant_(teacher.weight, 1.0), nn.init.constant_(student.weight, 0.0)
     >>> follow(teacher, student, momentum=0.75)

@@ -10,6 +10,7 @@ from openjepa.core.types import Grid
 def grid_of(height: int, width: int, patch_size: int) -> Grid:
     """The patch grid of an image, or a BadInput that names sizes that fit.
 
+    >>> from openjepa.nn.patches import grid_of
     >>> print(grid_of(224, 160, patch_size=16))
     14×10
     """
@@ -24,6 +25,8 @@ def grid_of(height: int, width: int, patch_size: int) -> Grid:
 def patchify(images: Tensor, patch_size: int) -> Tensor:
     """[B, 3, h, w] -> [B, N, 3·p·p]; a patch's values run over channel, row, column, as in a convolution's kernel.
 
+    >>> import torch
+    >>> from openjepa.nn.patches import patchify
     >>> patchify(torch.zeros(2, 3, 32, 32), patch_size=8).shape
     torch.Size([2, 16, 192])
     """
@@ -35,6 +38,9 @@ def patchify(images: Tensor, patch_size: int) -> Tensor:
 def unpatchify(patches: Tensor, grid: Grid, patch_size: int) -> Tensor:
     """[B, N, 3·p·p] -> [B, 3, h, w], the inverse of patchify.
 
+    >>> import torch
+    >>> from openjepa.core.types import Grid
+    >>> from openjepa.nn.patches import patchify, unpatchify
     >>> images = torch.rand(2, 3, 32, 32)
     >>> torch.equal(unpatchify(patchify(images, 8), Grid(4, 4), 8), images)
     True
@@ -46,6 +52,8 @@ def unpatchify(patches: Tensor, grid: Grid, patch_size: int) -> Tensor:
 def normalised(patches: Tensor) -> Tensor:
     """[..., 3·p·p] -> the same, each patch with mean 0 and (unbiased) variance 1: the pixels that MAE predicts.
 
+    >>> import torch
+    >>> from openjepa.nn.patches import normalised
     >>> normalised(torch.tensor([[1.0, 2.0, 3.0]])).round()
     tensor([[-1.,  0.,  1.]])
     """
@@ -57,6 +65,8 @@ def normalised(patches: Tensor) -> Tensor:
 def pick(tokens: Tensor, index: Tensor) -> Tensor:
     """[B, N, D], [B, ...] -> [B, ..., D]: the tokens at these indices, image by image.
 
+    >>> import torch
+    >>> from openjepa.nn.patches import pick
     >>> tokens = torch.tensor([[[0.0], [10.0], [20.0]]])  # one image, three patches, width 1
     >>> pick(tokens, torch.tensor([[2, 0]])).flatten()
     tensor([20.,  0.])

@@ -18,6 +18,8 @@ def sincos(grid: Grid, dim: int, extent: Grid | None = None) -> Tensor:
 
     Coordinates are whole numbers or, with `extent`, spread over those of a grid of that size, as interpolation would do it.
 
+    >>> from openjepa.core.types import Grid
+    >>> from openjepa.nn.positions import sincos
     >>> sincos(Grid(4, 6), dim=16).shape
     torch.Size([24, 16])
     """

@@ -13,6 +13,8 @@ def whitening(
     the principal directions, scaled (PCA whitening); a symmetric W rotates back afterwards (ZCA whitening) and is
     (covariance + ridge)^(-1/2). In double precision: it amplifies small numbers.
 
+    >>> import torch
+    >>> from openjepa.nn.whitening import whitening
     >>> x = torch.randn(500, 3) @ torch.tensor([[5.0, 0, 0], [1, 1, 0], [0, 0, 0.1]])
     >>> white = x.double() @ whitening(x.T @ x / len(x))
     >>> torch.allclose(white.T @ white / len(x), torch.eye(3).double(), atol=1e-3)

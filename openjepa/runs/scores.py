@@ -79,6 +79,7 @@ def percent(share: float) -> str:
 def accuracy_text(accuracy: float, interval: Interval | None, *, spread: float | None = None) -> str:
     """In percent, with the spread over seeds and the 95 % interval.
 
+    >>> from openjepa.runs.scores import accuracy_text
     >>> accuracy_text(0.421, (0.4, 0.44), spread=0.012)
     '42.1 ± 1.2 [40.0, 44.0]'
     """
@@ -89,6 +90,7 @@ def accuracy_text(accuracy: float, interval: Interval | None, *, spread: float |
 def gain_text(gain: float, interval: Interval | None = None) -> str:
     """In percentage points, with a sign.
 
+    >>> from openjepa.runs.scores import gain_text
     >>> gain_text(0.05, (-0.01, 0.11))
     '+5.0 [-1.0, +11.0]'
     """

@@ -38,6 +38,15 @@ def pretrain(
 
     `config` is a recipe's name, a YAML file, sections as in such a file, or a Config; `settings` by dotted path go on top, such as
     {"data.source": "photos/"}. `resumes` continues the run in that folder; without a config it uses the run's own settings.
+
+    >>> import openjepa, tempfile
+    >>> data = {"source": "scenes:16", "image_size": 32, "workers": 0}
+    >>> config = {"data": data, "model": {"name": "vit-nano/8"}, "train": {"batch_size": 8, "steps": 2}}
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> result = openjepa.pretrain(config, run=folder.name)
+    >>> result.steps, result.is_finished
+    (2, True)
+    >>> folder.cleanup()
     """
     device = devices.choose()
     distributed.start(device)

@@ -32,6 +32,7 @@ class Recipe:
 
 def names() -> list[str]:
     """
+    >>> from openjepa.training.recipe import names
     >>> "cifar10_20min" in names()
     True
     """
@@ -46,6 +47,7 @@ def read(name: str | Path) -> dict[str, Any]:
 def describe(name: str) -> Recipe:
     """What the header of a recipe says.
 
+    >>> from openjepa.training.recipe import describe
     >>> describe("cifar10_20min").machine
     '2 CPU cores'
     """

@@ -21,7 +21,18 @@ Which = Literal["target", "context"]
 
 
 def load(run: str | Path) -> Method:
-    """The whole method with its trained weights, in eval mode."""
+    """The whole method with its trained weights, in eval mode.
+
+    >>> import openjepa, tempfile
+    >>> data = {"source": "scenes:16", "image_size": 32, "workers": 0}
+    >>> config = {"data": data, "model": {"name": "vit-nano/8"}, "train": {"batch_size": 8, "steps": 2}}
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> result = openjepa.pretrain(config, run=folder.name)
+    >>> method = openjepa.load(result.folder)
+    >>> type(method).__name__, method.training
+    ('IJEPA', False)
+    >>> folder.cleanup()
+    """
     config, weights = read_weights(run)
     method = build.method(config)
     try:
@@ -35,6 +46,16 @@ def load_encoder(run: str | Path, which: Which = "target") -> nn.Module:
     """`encoder(images) -> [B, N, D]`, `encoder.pool(images) -> [B, D]`; the target encoder, as in the paper, by default.
 
     "target" is what a method's authors evaluate, "context" what gradients train; for MAE and others they are the same.
+
+    >>> import openjepa, tempfile, torch
+    >>> data = {"source": "scenes:16", "image_size": 32, "workers": 0}
+    >>> config = {"data": data, "model": {"name": "vit-nano/8"}, "train": {"batch_size": 8, "steps": 2}}
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> result = openjepa.pretrain(config, run=folder.name)
+    >>> encoder = openjepa.load_encoder(result.folder)
+    >>> encoder.pool(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 64])
+    >>> folder.cleanup()
     """
     return load_encoders(run, which)[0]
 

@@ -27,6 +27,8 @@ class RawPixels(nn.Module):
 def random_like(encoder: nn.Module) -> nn.Module:
     """The same architecture with random weights; does not change the global generator.
 
+    >>> from torch import nn
+    >>> from openjepa.evaluation.probes.baselines import random_like
     >>> trained = nn.Linear(4, 4)
     >>> bool((random_like(trained).weight == trained.weight).all())
     False

@@ -30,6 +30,7 @@ HEAD_STD = 2e-5  # MAE's: the first predictions are almost uniform, so the first
 class Finetune:
     """Trains a copy of an encoder together with a linear head.
 
+    >>> from openjepa.evaluation.probes.finetune import Finetune
     >>> probe = Finetune(epochs=10, warmup_epochs=1, lr=1e-3)
     >>> [round(probe.rate(progress), 6) for progress in (0.05, 0.1, 1.0)]
     [0.0005, 0.001, 1e-06]

@@ -26,6 +26,9 @@ CHUNK_NUMBERS = 2**25  # similarities in memory at a time: 128 MB for a training
 class NearestNeighbours(Probe):
     """Votes of the k nearest training images.
 
+    >>> import torch
+    >>> from openjepa.core.types import Features
+    >>> from openjepa.evaluation.probes.knn import NearestNeighbours
     >>> train = Features(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), torch.tensor([0, 0, 1]))
     >>> NearestNeighbours(k=1).fit(train).predict(Features(torch.tensor([[0.1, 2.0]]), torch.tensor([1])))
     tensor([1])

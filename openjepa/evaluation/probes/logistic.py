@@ -35,6 +35,9 @@ WIDEST, MOST_DIRECTIONS = 2048, 512
 class Logistic(Probe):
     """Logistic regression that chooses its own strength.
 
+    >>> import torch
+    >>> from openjepa.core.types import Features
+    >>> from openjepa.evaluation.probes.logistic import Logistic
     >>> labels = torch.arange(40) % 2
     >>> train = Features(torch.randn(40, 8) + 9 * labels[:, None], labels)
     >>> Logistic().fit(train).score(train)["accuracy"]

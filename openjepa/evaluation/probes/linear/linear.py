@@ -33,6 +33,9 @@ WEIGHT_STD = 0.01
 class Linear(Probe):
     """The best of a grid of linear heads.
 
+    >>> import torch
+    >>> from openjepa.core.types import Features
+    >>> from openjepa.evaluation.probes.linear.linear import Linear
     >>> labels = torch.arange(40) % 2
     >>> train = Features(torch.randn(40, 8) + 3 * labels[:, None], labels)
     >>> Linear(epochs=2, min_steps=20).fit(train).predict(train).shape

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["checks", "encoder", "evaluate", "load", "load_encoder", "method", "pretrain"]
+__all__ = ["encoder", "evaluate", "load", "load_encoder", "method", "pretrain"]
 
 _MODULES = {
     "pretrain": ("openjepa.training.pretrain", "pretrain"),
@@ -27,4 +27,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "checks"})

@@ -21,7 +21,6 @@ FRESH = "random:"  # `random:vit-mini/4` is a network with fresh weights, to mea
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    name: str
     encoder: nn.Module
     random: nn.Module  # the same architecture with random weights
     image_size: tuple[int, int]
@@ -41,17 +40,16 @@ def open_candidate(
     """`image_size` is by default that of the encoder; a module without an attribute `image_size` needs one."""
     size = _pair(image_size)
     if isinstance(name_or_module, nn.Module):
-        return _candidate(name_or_module, size, random, name=type(name_or_module).__name__, which="module")
+        return _candidate(name_or_module, size, random, which="module")
     name = str(name_or_module)
     if name.startswith(FRESH):
-        return _candidate(_fresh(name, size), size, random, name=name, which="fresh weights")
+        return _candidate(_fresh(name, size), size, random, which="fresh weights")
     encoder, tuned = load_encoders(name_or_module, which)
     folder, config = RunFolder(Path(name_or_module)), read_config(name_or_module)
     return _candidate(
         encoder,
         size,
         random,
-        name=name,
         which=f"{which} encoder",
         pretraining=None if config is None else config.data.source,
         folder=folder if folder.holds_a_run else None,
@@ -64,7 +62,6 @@ def _candidate(
     size: tuple[int, int] | None,
     random: nn.Module | None,
     *,
-    name: str,
     which: str,
     pretraining: str | None = None,
     folder: RunFolder | None = None,
@@ -72,7 +69,6 @@ def _candidate(
 ) -> Candidate:
     size = size or _image_size(encoder)
     return Candidate(
-        name=name,
         encoder=_on_device(encoder, size),
         random=_on_device(random_like(encoder) if random is None else random, size),
         image_size=size,

@@ -102,14 +102,14 @@ def store(folder: RunFolder, scores: Sequence[Score]) -> None:
         for task in dict.fromkeys(score.task for score in scores):
             path = file_of(folder, task)
             new = [score for score in scores if score.task == task]
-            write(path, [*_still_true(read(path), new), *new])
+            write(path, [*_same_weights(read(path), new), *new])
 
 
 def write(path: Path, scores: Sequence[Score]) -> None:
     write_json(path, [score.as_dict() for score in scores])
 
 
-def _still_true(old: Sequence[Score], new: Sequence[Score]) -> list[Score]:
+def _same_weights(old: Sequence[Score], new: Sequence[Score]) -> list[Score]:
     replaced = {score.key for score in new}
     weights = {score.weights for score in new if score.representation == TRAINED}
     groups = {score.group for score in old if score.weights in weights}

@@ -45,7 +45,7 @@ def steps_within(
     parts = setup.loop_parts(config, trial, optimizer, loader, total=ENDLESS)
     per_epoch = loader.order.steps_per_epoch
     settings = setup.loop_settings(config, steps_per_epoch=per_epoch, device=device, precision=precision)
-    warning = crowd(_load(), os.cpu_count() or 1)  # now, before our own work counts as load
+    warning = busy_warning(_load(), os.cpu_count() or 1)  # now, before our own work counts as load
     began = time.perf_counter()
     clock = _Clock(began + 60 * minutes * SHARE)
     loop.run(replace(parts, monitors=()), replace(settings, checkpoint_every=ENDLESS, check_every=1), clock)
@@ -57,7 +57,7 @@ def steps_within(
     return steps
 
 
-def crowd(load: float, num_cores: int) -> str:
+def busy_warning(load: float, num_cores: int) -> str:
     """A warning when others use the cores too. A demo calibrated beside busy processes got 85 steps instead of 1,480."""
     if load <= BUSY * num_cores:
         return ""

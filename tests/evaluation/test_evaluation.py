@@ -379,12 +379,15 @@ def test_a_score_comes_back_from_disk_as_it_was(tmp_path: Path) -> None:
 
 
 def test_rows_of_other_versions_load(tmp_path: Path) -> None:
-    """A missing key gets its default, an unknown one is ignored."""
+    """A missing key gets its default, an unknown one stays in the file."""
     old = {"task": "t", "probe": "knn", "representation": "trained", "accuracy": 0.5, "chance": 0.1, "colour": "red"}
     (tmp_path / "x.json").write_text(json.dumps([{**old, "spread": None, "leaks": None}]))
     (score,) = read(tmp_path / "x.json")
     assert (score.interval, score.labels, score.seeds, score.leaks) == (None, "all", (0,), {})
-    assert score.text == "50.0" and score.gain_text == "–"
+    assert score.text == "50.0" and score.gain_text == "–" and score.extra == {"colour": "red"}
+    scores_file.store(scores_file.RunFolder(tmp_path), [score])
+    (written,) = json.loads(scores_file.file_of(scores_file.RunFolder(tmp_path), "t").read_text())
+    assert written["colour"] == "red" and "extra" not in written
 
 
 def test_a_score_is_written_with_spread_and_interval() -> None:
@@ -402,6 +405,10 @@ def test_rows_that_are_no_scores_are_passed_over(tmp_path: Path) -> None:
         '[{"task": "t"}, {"task": "t", "probe": "knn", "representation": "trained", "accuracy": null, "chance": 0}, 3]'
     )
     assert read(tmp_path / "x.json") == []
+    bad: tuple[dict[str, object], ...] = ({"task": None}, {"probe": None}, {"interval": "x"}, {"chance": None})
+    rows = [row().as_dict(), *(row().as_dict() | change for change in bad)]
+    (tmp_path / "x.json").write_text(json.dumps(rows))
+    assert read(tmp_path / "x.json") == [row()]
 
 
 def test_scores_that_cannot_be_saved_are_returned_with_a_warning(

@@ -4,7 +4,6 @@ import dataclasses
 import inspect
 import typing
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
@@ -80,14 +79,9 @@ def validate(model: type[Any], values: Mapping[str, Any], *, where: str = "") ->
     if not isinstance(values, Mapping):
         raise BadInput(f'{where or "the config"} is "{values}"; expected a section with keys')
     try:
-        return _adapter(model).validate_python(dict(values))
+        return TypeAdapter(model).validate_python(dict(values))
     except ValidationError as error:
         raise BadInput(_sentence(error, model, where)) from None
-
-
-@lru_cache(maxsize=32)
-def _adapter(model: type[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(model)
 
 
 def _sentence(error: ValidationError, model: type[Any], where: str) -> str:

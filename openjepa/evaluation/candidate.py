@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from openjepa.core.contracts import HasImageSize, HasPatchSize
 from openjepa.core.errors import BadInput
 from openjepa.evaluation.probes.baselines import random_like
 from openjepa.machine import device
 from openjepa.models import sizes
 from openjepa.models.vit import VisionTransformer
+from openjepa.nn import wrappers
 from openjepa.runs.directory import RunFolder
 from openjepa.weights.load import Which, load_encoders, read_config
 
@@ -89,7 +89,7 @@ def _fresh(name: str, size: tuple[int, int] | None) -> nn.Module:
 
 
 def _image_size(encoder: nn.Module) -> tuple[int, int]:
-    size = _pair(encoder.image_size) if isinstance(encoder, HasImageSize) else None
+    size = _pair(wrappers.attribute(encoder, "image_size"))
     if size is None:
         raise BadInput(
             f"the encoder {type(encoder).__name__} has no attribute image_size; pass one, such as image_size=224"
@@ -109,7 +109,7 @@ def _pair(size: Any) -> tuple[int, int] | None:
 
 
 def _on_device(encoder: nn.Module, size: tuple[int, int]) -> nn.Module:
-    patch = encoder.patch_size if isinstance(encoder, HasPatchSize) else None
+    patch = wrappers.attribute(encoder, "patch_size")
     if isinstance(patch, int) and (size[0] % patch or size[1] % patch):
         raise BadInput(f"image size {size[0]}×{size[1]} is not a multiple of the encoder's patch size {patch}")
     return encoder.to(device.choose())

@@ -23,7 +23,7 @@ SETTINGS = [
 ]
 
 
-def make_pictures(folder: Path, number: int = 24) -> Path:
+def make_images(folder: Path, number: int = 24) -> Path:
     """PNG images of different sizes, so that decoding and cropping both have work to do."""
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
@@ -37,7 +37,7 @@ def make_labelled(folder: Path) -> Path:
     """Two classes of noise, for training and for validation."""
     for split in ("train", "val"):
         for name in ("cats", "dogs"):
-            make_pictures(folder / split / name, number=8)
+            make_images(folder / split / name, number=8)
     return folder
 
 

@@ -85,7 +85,7 @@ def test_the_documented_probe_keeps_the_contract(part) -> None:
 @pytest.mark.parametrize("part", blocks("task"), indirect=True, ids=["task"])
 def test_the_documented_task_opens_class_folders(part, tmp_path: Path) -> None:
     for name in ("Forest", "River"):
-        runner.make_pictures(tmp_path / "EuroSAT_RGB" / name, number=5)
+        runner.make_images(tmp_path / "EuroSAT_RGB" / name, number=5)
     checks.task(part)
     task = open_task("eurosat", image_size=(8, 8), root=tmp_path)
     assert task.definition is part and task.test.labels.tolist() == [0, 1]

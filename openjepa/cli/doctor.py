@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-from dataclasses import asdict
 from typing import Any
 
 from openjepa.cli import tables
@@ -24,12 +23,12 @@ def examine() -> dict[str, Any]:
     import torch
 
     from openjepa.machine import device
-    from openjepa.runs import provenance
+    from openjepa.runs import provenance, records
 
     chosen = device.choose()
     return {
         "versions": {name: provenance.version(name) for name in provenance.PACKAGES},
-        "machine": asdict(provenance.machine()),
+        "machine": records.dump(provenance.machine()),
         "memory": {"free GiB": round(_free_gib(), 1)},
         "device": str(chosen),
         "precision": {

@@ -49,9 +49,8 @@ class DataConfig(Section):
 class ModelConfig(Section):
     name: str = "vit-tiny/16"
     drop_path: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    rescale_init: bool = (
-        False  # divide branch outputs by √(2·depth): the published code defines it, but never applies it
-    )
+    # rescale_init divides branch outputs by √(2·depth): the published code defines it, but never applies it
+    rescale_init: bool = False
     patch_init: Annotated[float, Field(gt=0)] = 0.02  # standard deviation of the patch embedding's first weights
     checkpoint_activations: bool = False
 

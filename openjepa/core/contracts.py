@@ -231,18 +231,6 @@ class HasLayers(Protocol):
 
 
 @runtime_checkable
-class HasImageSize(Protocol):
-    """A network that knows the size of its training images."""
-
-    image_size: tuple[int, int] | int
-
-
-@runtime_checkable
-class HasPatchSize(Protocol):
-    patch_size: int
-
-
-@runtime_checkable
 class ResetsParameters(Protocol):
     """A network that can draw new weights, as torch's own layers can."""
 

@@ -12,8 +12,9 @@ import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from openjepa.core.errors import BadInput
 
@@ -32,13 +33,17 @@ class Registry(Generic[T]):
         self.kind = kind
         self.package = package
         self._parts: dict[str, T] = {}
+        self._modules: dict[str, str] = {}  # by part: the module that registered it
         self._is_loaded = False
+        _registries.append(self)
 
     def register(self, name: str) -> Callable[[T], T]:
+        module = sys._getframe(1).f_globals["__name__"]  # not part.__module__: a task is an object of our own class
+
         def decorate(part: T) -> T:
             if name in self._parts:
                 raise BadInput(f'{self.kind} "{name}" is registered twice; choose another name for your own')
-            self._parts[name] = part
+            self._parts[name], self._modules[name] = part, module
             return part
 
         return decorate
@@ -57,6 +62,11 @@ class Registry(Generic[T]):
         self._load()
         return name in self._parts
 
+    def forget(self, module: str) -> None:
+        """Removes the parts that this module registered."""
+        for name in [name for name, registered_by in self._modules.items() if registered_by == module]:
+            del self._parts[name], self._modules[name]
+
     def _load(self) -> None:
         if self._is_loaded:
             return
@@ -64,6 +74,9 @@ class Registry(Generic[T]):
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{self.package}.{module.name}")
         self._is_loaded = True
+
+
+_registries: list[Registry[Any]] = []
 
 
 def import_files(paths: Iterable[str | Path]) -> tuple[str, ...]:
@@ -87,13 +100,24 @@ def _import(file: Path) -> None:
     if file.stem not in sys.modules:
         spec = importlib.util.spec_from_file_location(file.stem, file)
         assert spec is not None and spec.loader is not None
-        module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
-        sys.path.append(str(file.parent))
-        try:
-            spec.loader.exec_module(module)
-        except (SyntaxError, ImportError, BadInput) as error:  # anything else shows where in the file it happened
-            del sys.modules[file.stem]
-            raise BadInput(f"cannot import {file}: {error}") from error
+        module = importlib.util.module_from_spec(spec)
+        with ExitStack() as on_error:
+            on_error.callback(_undo, file.stem, list(sys.path))
+            sys.modules[file.stem] = module
+            sys.path.append(str(file.parent))
+            try:
+                spec.loader.exec_module(module)
+            except (SyntaxError, ImportError, BadInput) as error:  # anything else shows where in the file it happened
+                raise BadInput(f"cannot import {file}: {error}") from error
+            on_error.pop_all()
+
+
+def _undo(module: str, path: list[str]) -> None:
+    """Forgets a file that failed half-way, so that it can be imported once it is fixed."""
+    sys.modules.pop(module, None)
+    sys.path[:] = path
+    for registry in _registries:
+        registry.forget(module)
 
 
 def _check_name(file: Path) -> None:
@@ -105,8 +129,14 @@ def _check_name(file: Path) -> None:
         raise BadInput(f'cannot import {file}: "{file.stem}" is not a free module name; rename the file')
 
 
-def code_digest(part: type) -> str:
-    """Of the file a part is from, so that a cache notices when somebody edits it; empty for the parts of this package."""
+def code_digest(part: type) -> str | None:
+    """Of the file a part is from, so that a cache notices when somebody edits it; empty for the parts of this package.
+
+    None for a part without a readable file, such as one from the interactive prompt: nobody can tell when it changes.
+    """
     if part.__module__.partition(".")[0] == "openjepa":
         return ""
-    return hashlib.sha256(Path(inspect.getfile(part)).read_bytes()).hexdigest()
+    try:
+        return hashlib.sha256(Path(inspect.getfile(part)).read_bytes()).hexdigest()
+    except (OSError, TypeError):  # inspect raises either, depending on the Python version
+        return None

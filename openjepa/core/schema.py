@@ -6,7 +6,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 
 from openjepa.core.duration import Duration
 from openjepa.core.errors import BadInput
@@ -74,17 +74,17 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def validate(model: type[BaseModel], values: Mapping[str, Any], *, where: str = "") -> Any:
-    """`model` from plain values, or a BadInput that names the first invalid value."""
+def validate(model: type[Any], values: Mapping[str, Any], *, where: str = "") -> Any:
+    """A pydantic model or a dataclass from plain values, or a BadInput that names the first invalid value."""
     if not isinstance(values, Mapping):
         raise BadInput(f'{where or "the config"} is "{values}"; expected a section with keys')
     try:
-        return model.model_validate(dict(values))
+        return TypeAdapter(model).validate_python(dict(values))
     except ValidationError as error:
         raise BadInput(_sentence(error, model, where)) from None
 
 
-def _sentence(error: ValidationError, model: type[BaseModel], where: str) -> str:
+def _sentence(error: ValidationError, model: type[Any], where: str) -> str:
     first = error.errors(include_url=False)[0]
     path = ".".join([*([where] if where else []), *(str(part) for part in first["loc"])])
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):

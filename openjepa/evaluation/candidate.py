@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from openjepa.core.contracts import HasImageSize, HasPatchSize
 from openjepa.core.errors import BadInput
 from openjepa.evaluation.probes.baselines import random_like
 from openjepa.machine import device
 from openjepa.models import sizes
 from openjepa.models.vit import VisionTransformer
+from openjepa.nn import wrappers
 from openjepa.runs.directory import RunFolder
 from openjepa.weights.load import Which, load_encoders, read_config
 
@@ -21,7 +21,6 @@ FRESH = "random:"  # `random:vit-mini/4` is a network with fresh weights, to mea
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    name: str
     encoder: nn.Module
     random: nn.Module  # the same architecture with random weights
     image_size: tuple[int, int]
@@ -41,17 +40,16 @@ def open_candidate(
     """`image_size` is by default that of the encoder; a module without an attribute `image_size` needs one."""
     size = _pair(image_size)
     if isinstance(name_or_module, nn.Module):
-        return _candidate(name_or_module, size, random, name=type(name_or_module).__name__, which="module")
+        return _candidate(name_or_module, size, random, which="module")
     name = str(name_or_module)
     if name.startswith(FRESH):
-        return _candidate(_fresh(name, size), size, random, name=name, which="fresh weights")
+        return _candidate(_fresh(name, size), size, random, which="fresh weights")
     encoder, tuned = load_encoders(name_or_module, which)
     folder, config = RunFolder(Path(name_or_module)), read_config(name_or_module)
     return _candidate(
         encoder,
         size,
         random,
-        name=name,
         which=f"{which} encoder",
         pretraining=None if config is None else config.data.source,
         folder=folder if folder.holds_a_run else None,
@@ -64,7 +62,6 @@ def _candidate(
     size: tuple[int, int] | None,
     random: nn.Module | None,
     *,
-    name: str,
     which: str,
     pretraining: str | None = None,
     folder: RunFolder | None = None,
@@ -72,7 +69,6 @@ def _candidate(
 ) -> Candidate:
     size = size or _image_size(encoder)
     return Candidate(
-        name=name,
         encoder=_on_device(encoder, size),
         random=_on_device(random_like(encoder) if random is None else random, size),
         image_size=size,
@@ -93,7 +89,7 @@ def _fresh(name: str, size: tuple[int, int] | None) -> nn.Module:
 
 
 def _image_size(encoder: nn.Module) -> tuple[int, int]:
-    size = _pair(encoder.image_size) if isinstance(encoder, HasImageSize) else None
+    size = _pair(wrappers.attribute(encoder, "image_size"))
     if size is None:
         raise BadInput(
             f"the encoder {type(encoder).__name__} has no attribute image_size; pass one, such as image_size=224"
@@ -113,7 +109,7 @@ def _pair(size: Any) -> tuple[int, int] | None:
 
 
 def _on_device(encoder: nn.Module, size: tuple[int, int]) -> nn.Module:
-    patch = encoder.patch_size if isinstance(encoder, HasPatchSize) else None
+    patch = wrappers.attribute(encoder, "patch_size")
     if isinstance(patch, int) and (size[0] % patch or size[1] % patch):
         raise BadInput(f"image size {size[0]}×{size[1]} is not a multiple of the encoder's patch size {patch}")
     return encoder.to(device.choose())

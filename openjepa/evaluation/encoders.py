@@ -9,22 +9,24 @@ from torch import Tensor, nn
 
 from openjepa.core.contracts import HasLayers
 from openjepa.core.errors import BadInput
-from openjepa.nn import pooling
+from openjepa.nn import pooling, wrappers
 
 NUM_LAYERS = 4  # blocks whose outputs are concatenated: the paper evaluates the last one and the last four
 
 
 def pool_features(encoder: nn.Module, images: Tensor) -> Tensor:
     """[B, 3, h, w] -> [B, L·D] of an encoder with blocks, [B, D] of any other; see `width`."""
-    if isinstance(encoder, HasLayers):
-        return encoder.pool_layers(images, NUM_LAYERS)
+    layered = wrappers.unwrapped(encoder)
+    if isinstance(layered, HasLayers):
+        return layered.pool_layers(images, NUM_LAYERS)
     return one_vector(encoder, images)
 
 
 def one_vector(encoder: nn.Module, images: Tensor) -> Tensor:
     """[B, 3, h, w] -> [B, D]: our own encoders pool; of any other the output, its tokens averaged."""
-    if isinstance(encoder, HasLayers):
-        return encoder.pool_layers(images, 1)
+    layered = wrappers.unwrapped(encoder)
+    if isinstance(layered, HasLayers):
+        return layered.pool_layers(images, 1)
     output = encoder(images)
     if not isinstance(output, Tensor) or output.ndim not in (2, 3) or len(output) != len(images):
         shape = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
@@ -37,7 +39,8 @@ def one_vector(encoder: nn.Module, images: Tensor) -> Tensor:
 
 def width(encoder: nn.Module, represented: Tensor) -> int:
     """D, the columns at the end of [S, L·D] that are the last block."""
-    return encoder.dim if isinstance(encoder, HasLayers) else represented.shape[1]
+    layered = wrappers.unwrapped(encoder)
+    return layered.dim if isinstance(layered, HasLayers) else represented.shape[1]
 
 
 def weights_hash(encoder: nn.Module) -> str:

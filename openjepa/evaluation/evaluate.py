@@ -21,6 +21,7 @@ from openjepa.evaluation.request import FINETUNE, Request
 from openjepa.evaluation.tasks import lookup
 from openjepa.evaluation.tasks.task import Task, open_task
 from openjepa.machine import console
+from openjepa.nn import wrappers
 from openjepa.runs import provenance
 from openjepa.runs.scores import PIXELS, RANDOM, TRAINED, Score, file_of, read, store
 
@@ -36,7 +37,7 @@ def evaluate(
     """Scores of a run, a checkpoint, or any module that maps images [B, 3, h, w] to [B, N, D] or [B, D].
 
     `task` is a name such as "scenes-count" or "cifar10:DIR", a labelled folder, a list of these, or "all" in the folder
-    `data`. `options` are the fields of `Request`, such as probe="knn", labels="1%", settings={"linear": {"epochs": 10}}.
+    `data`. `options` are the fields of `Request`, which lists their names and types: probe="knn", labels="1%", draws=3.
     `random` is the baseline for a module that cannot draw new weights by itself. A module sees images normalised with
     ImageNet's mean and deviation. The scores of a run are saved in RUN/evals.
 
@@ -85,7 +86,7 @@ class Evaluation:
         return Probing(task=task, plan=plan, extractor=self.extractor, request=self.request, tuned=tuned)
 
     def _check(self, tasks: Sequence[Task]) -> None:
-        if self.request.features == "last4" and not isinstance(self.candidate.encoder, HasLayers):
+        if self.request.features == "last4" and not isinstance(wrappers.unwrapped(self.candidate.encoder), HasLayers):
             name = type(self.candidate.encoder).__name__
             raise BadInput(f"the encoder {name} has no blocks that can be read one by one; use features=last")
         if self.candidate.folder is not None:

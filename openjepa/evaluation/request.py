@@ -1,7 +1,7 @@
 """The options of an evaluation, once for Python and for the command line. No torch here: `--help` must be quick."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -57,7 +57,7 @@ class Request:
         int | tuple[int, int] | None, _AtLeastOne, Parameter(n_tokens=1, negative=(), metavar="INT")
     ] = None
     data: str | Path | None = None
-    settings: Annotated[Mapping[str, Any] | Sequence[str], _Repeated, _Overrides] = field(default_factory=dict)
+    settings: Annotated[Mapping[str, Any] | Sequence[str] | None, _Repeated, _Overrides] = None
     checks_leaks: Annotated[bool, Parameter(name="--leak-check")] = True
     uses_cache: Annotated[bool, Parameter(name="--cache")] = True
     num_train: Annotated[int | None, _PythonOnly] = None
@@ -75,8 +75,10 @@ class Request:
         """Options by probe: {"linear": {"epochs": 10}}."""
         if isinstance(self.settings, Mapping):
             return self.settings
+        if isinstance(self.settings, str):
+            raise BadInput(f'settings is "{self.settings}"; expected a list such as ["linear.epochs=3"], or a mapping')
         options: dict[str, Any] = {}
-        for override in self.settings:
+        for override in self.settings or ():
             plain.put(options, *plain.parse_override(override))
         return options
 
@@ -99,10 +101,10 @@ class Request:
         for name in self.probe_options:
             if probes is not None and name not in probes:
                 raise BadInput(f"there are settings for {name}, which is not among the probes {', '.join(probes)}")
-        if self.draws is not None and self.draws < 1:
-            raise BadInput(f"draws is {self.draws}; expected 1 or more")
-        if self.views < 0:
-            raise BadInput(f"views is {self.views}; expected 0 (the fixed crop only) or more random crops")
+        if self.draws is not None and (not isinstance(self.draws, int) or self.draws < 1):
+            raise BadInput(f"draws is {self.draws!r}; expected a whole number, 1 or more")
+        if not isinstance(self.views, int) or self.views < 0:
+            raise BadInput(f"views is {self.views!r}; expected 0 (the fixed crop only) or more random crops")
         if self.views and probes is not None and LINEAR not in probes:
             raise BadInput(f"only {LINEAR} learns from random crops; add it to the probes, or remove views")
         if self.features not in get_args(Blocks):

@@ -70,9 +70,9 @@ def resolve(config: Config) -> dict[str, Any]:
     """The method section with every option's value, as YAML can hold it."""
     with torch.device("meta"):
         shape = encoder(config)
-        given = _prefixed("method", schema.resolve_named, methods, config.method)
-        name = given.pop("name")
-        return schema.plain({"name": name, **methods[name].complete(given, shape)})
+        options = _prefixed("method", schema.resolve_named, methods, config.method)
+        name = options.pop("name")
+        return schema.plain({"name": name, **methods[name].complete(options, shape)})
 
 
 def _prefixed(section: str, call: Any, *arguments: Any) -> Any:

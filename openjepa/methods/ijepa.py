@@ -72,7 +72,7 @@ class IJEPA(Method):
         self.target_masking = target_masking
         self.num_contexts = num_contexts  # draws of masks per image; they share one pass of the target encoder
         self.momentum = momentum
-        self.centring: Centering | None = None
+        self.centring: Centering | None = None  # this spelling is a key in checkpoints, so it stays
         if target_centering != "none":
             self.centring = Centering(encoder.grid.size, encoder.dim, target_centering)
 

@@ -109,9 +109,8 @@ class MSN(Method):
 
     def predict(self, large: Tensor, small: tuple[Tensor, ...], step: Step) -> Tensor:
         """-> [anchors, B, prototypes], probabilities."""
-        keep = (
-            self.visible(step).to(large.device).expand(len(large), -1)
-        )  # [B, K], the same patches for the whole batch
+        # the same patches for the whole batch
+        keep = self.visible(step).to(large.device).expand(len(large), -1)  # [B, K]
         scales = self.anchor.draw_drop_path(step, "drop path large")
         tokens = [self.anchor.encode(large, keep, branch_scales=scales)[:, 0]]  # [B, D]
         if small:

@@ -8,15 +8,16 @@ import os
 import platform
 import subprocess
 import sys
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import torch
-from pydantic import TypeAdapter
 
 from openjepa.core.errors import BadInput
+from openjepa.runs import records
 from openjepa.runs.directory import RunFolder, write_json
 
 PACKAGES = ("openjepa", "torch", "numpy", "pillow", "safetensors", "pydantic")
@@ -29,12 +30,14 @@ class Machine:
     cores: int | None = None
     threads: int | None = None
     gpus: tuple[str, ...] = ()
+    extra: dict[str, Any] = field(default_factory=dict)  # keys of other versions
 
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
     source: str = ""
     fingerprint: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +49,15 @@ class Provenance:
     command: str = ""
     commit: str | None = None
     versions: dict[str, str | None] = field(default_factory=dict)
-    machine: Machine = Machine()
+    machine: Machine = field(default_factory=Machine)
     processes: int = 1
     precision: str = ""
-    data: Data = Data()
+    data: Data = field(default_factory=Data)
     minutes: float | None = None  # the time budget, if the run has one
     steps: int | None = None  # these three are None until the run stops
     ended: str | None = None
     peak_memory_mib: int | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
 
 
 def collect(*, data: str, fingerprint: str, world_size: int, precision: str, minutes: float | None) -> Provenance:
@@ -75,14 +79,13 @@ def collect(*, data: str, fingerprint: str, world_size: int, precision: str, min
 def read(folder: RunFolder) -> Provenance:
     path = folder.provenance
     try:
-        return TypeAdapter(Provenance).validate_python(json.loads(path.read_text(encoding="utf-8")))
+        return records.load(Provenance, json.loads(path.read_text(encoding="utf-8")), where="provenance")
     except (OSError, ValueError) as error:
-        detail = " ".join(str(error).split())
-        raise BadInput(f"cannot read {path} ({detail}); restore the file, or start a new run") from None
+        raise BadInput(f"cannot read {path} ({error}); restore the file, or start a new run") from None
 
 
 def write(folder: RunFolder, record: Provenance) -> None:
-    values = asdict(record)
+    values = records.dump(record)
     for name in ("steps", "ended", "peak_memory_mib"):
         if values[name] is None:
             del values[name]

@@ -4,20 +4,20 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
 from openjepa.core.errors import BadInput
+from openjepa.runs import records
 from openjepa.runs.directory import RunFolder, write_json
 
 PIXELS, RANDOM, TRAINED = "pixels", "random encoder", "trained"
 DISPLAY = {PIXELS: "raw pixels", RANDOM: "random weights", TRAINED: "trained encoder"}  # as people read them
 ALL_LABELS = "all"
 NONE = "–"  # in tables
-REQUIRED = {"task", "probe", "representation", "accuracy", "chance"}  # a row without one of these keys is no score
 MAX_NAME = 100  # letters of a file name
 Interval = tuple[float, float]
 
@@ -49,9 +49,10 @@ class Score:
     leaks: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0  # of fitting and predicting, without feature extraction
     made: dict[str, Any] = field(default_factory=dict)  # when, with which version
+    extra: dict[str, Any] = field(default_factory=dict)  # keys of other versions
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return records.dump(self)
 
     @property
     def text(self) -> str:
@@ -105,14 +106,14 @@ def store(folder: RunFolder, scores: Sequence[Score]) -> None:
         for task in dict.fromkeys(score.task for score in scores):
             path = file_of(folder, task)
             new = [score for score in scores if score.task == task]
-            write(path, [*_still_true(read(path), new), *new])
+            write(path, [*_same_weights(read(path), new), *new])
 
 
 def write(path: Path, scores: Sequence[Score]) -> None:
     write_json(path, [score.as_dict() for score in scores])
 
 
-def _still_true(old: Sequence[Score], new: Sequence[Score]) -> list[Score]:
+def _same_weights(old: Sequence[Score], new: Sequence[Score]) -> list[Score]:
     replaced = {score.key for score in new}
     weights = {score.weights for score in new if score.representation == TRAINED}
     groups = {score.group for score in old if score.weights in weights}
@@ -120,29 +121,22 @@ def _still_true(old: Sequence[Score], new: Sequence[Score]) -> list[Score]:
 
 
 def read(path: Path) -> list[Score]:
-    """The scores in a file; none if the file does not exist or holds something else."""
+    """The scores in a file; none if the file does not exist. Rows that are not valid scores are skipped."""
     if not path.exists():
         return []
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(f"{path} cannot be read ({error}); fix or delete it, then evaluate again") from None
-    return [_score(row) for row in rows if _is_score(row)] if isinstance(rows, list) else []
+    return [score for row in rows for score in _valid(row)] if isinstance(rows, list) else []
 
 
-def _is_score(row: Any) -> bool:
-    if not isinstance(row, dict) or not row.keys() >= REQUIRED:
-        return False
-    return all(isinstance(row[name], int | float) for name in ("accuracy", "chance"))
-
-
-def _score(row: dict[str, Any]) -> Score:
-    """Other versions write other keys: a missing one gets its default, an unknown one is ignored."""
-    names = [each.name for each in fields(Score)]
-    values: dict[str, Any] = {name: row[name] for name in names if row.get(name) is not None}
-    for name, value in values.items():
-        values[name] = tuple(value) if isinstance(value, list) else value
-    return Score(**values)
+def _valid(row: Any) -> list[Score]:
+    """One score, or none."""
+    try:
+        return [records.load(Score, row, where="score")]
+    except BadInput:
+        return []
 
 
 def file_of(folder: RunFolder, task: str) -> Path:

@@ -15,12 +15,8 @@ from openjepa.core.errors import BadInput
 from openjepa.runs.directory import RunFolder, write_text
 from openjepa.studies.study import Arm, Study
 
-MAY_CHANGE = (
-    "title",
-    "terms.seeds",
-    "terms.tasks",
-    "terms.probes",
-)  # more or fewer of these keep earlier results valid
+# more or fewer of these keep earlier results valid
+MAY_CHANGE = ("title", "terms.seeds", "terms.tasks", "terms.probes")
 ARM = re.compile(r"arms\.[^.]+")
 
 

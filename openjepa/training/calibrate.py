@@ -10,7 +10,6 @@ import statistics
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -40,15 +39,22 @@ def steps_within(
 ) -> int:
     """Times some steps and returns how many fit into the rest of the budget."""
     console.notice(f"calibrating: timing up to {MAX_STEPS} steps …")
-    trial, config = copy.deepcopy(method), setup.with_steps(config, ENDLESS)
-    optimizer = optim.adamw(trial, betas=config.optim.betas)
-    parts = setup.loop_parts(config, trial, optimizer, loader, total=ENDLESS)
-    per_epoch = loader.order.steps_per_epoch
-    settings = setup.loop_settings(config, steps_per_epoch=per_epoch, device=device, precision=precision)
-    warning = crowd(_load(), os.cpu_count() or 1)  # now, before our own work counts as load
+    parts = _trial(config, copy.deepcopy(method), loader)
+    settings = loop.Settings(
+        total=ENDLESS,
+        seed=config.seed,
+        batch_size=config.train.batch_size,
+        accumulate=config.train.accumulate,
+        clip=config.optim.clip,
+        precision=precision,
+        device=device,
+        checkpoint_every=ENDLESS,
+        check_every=1,
+    )
+    warning = busy_warning(_load(), os.cpu_count() or 1)  # now, before our own work counts as load
     began = time.perf_counter()
     clock = _Clock(began + 60 * minutes * SHARE)
-    loop.run(replace(parts, monitors=()), replace(settings, checkpoint_every=ENDLESS, check_every=1), clock)
+    loop.run(parts, settings, clock)
     left = 60 * minutes - (time.perf_counter() - began)
     steps = distributed.from_main(max(round(OVERHEAD * left / clock.seconds_per_step), 1))
     console.notice(f"{minutes:g} minutes are about {steps} steps of {clock.seconds_per_step:.3f} s")
@@ -57,7 +63,19 @@ def steps_within(
     return steps
 
 
-def crowd(load: float, num_cores: int) -> str:
+def _trial(config: Config, method: Method, loader: Loader) -> loop.Parts:
+    """What a run would train with, without monitors."""
+    return loop.Parts(
+        method=method,
+        trained=setup.compile_and_wrap(config, method),
+        optimizer=optim.adamw(method, betas=config.optim.betas),
+        rates=setup.rates(config, steps_per_epoch=loader.order.steps_per_epoch, total=ENDLESS),
+        loader=loader,
+        monitors=(),
+    )
+
+
+def busy_warning(load: float, num_cores: int) -> str:
     """A warning when others use the cores too. A demo calibrated beside busy processes got 85 steps instead of 1,480."""
     if load <= BUSY * num_cores:
         return ""

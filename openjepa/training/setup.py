@@ -60,19 +60,24 @@ def loop_settings(
 def loop_parts(
     config: Config, method: Method, optimizer: torch.optim.Optimizer, loader: Loader, *, total: int
 ) -> loop.Parts:
-    if config.train.compile:
-        for network in method.children():  # masks and losses stay eager: their shapes change from step to step
-            if any(True for _ in network.parameters()):  # running means stay eager too: each step writes to them
-                network.compile()
     per_epoch = loader.order.steps_per_epoch
     return loop.Parts(
         method=method,
-        trained=distributed.wrap(method),
+        trained=compile_and_wrap(config, method),
         optimizer=optimizer,
         rates=rates(config, steps_per_epoch=per_epoch, total=total),
         loader=loader,
         monitors=build_monitors(config, steps_per_epoch=per_epoch, total=total),
     )
+
+
+def compile_and_wrap(config: Config, method: Method) -> nn.Module:
+    """Compiles the networks if the config says so, and adds DistributedDataParallel if there are several processes."""
+    if config.train.compile:
+        for network in method.children():  # masks and losses stay eager: their shapes change from step to step
+            if any(True for _ in network.parameters()):  # running means stay eager too: each step writes to them
+                network.compile()
+    return distributed.wrap(method)
 
 
 def rates(config: Config, *, steps_per_epoch: int, total: int) -> optim.Rates:

@@ -25,10 +25,8 @@ LOSS_EXPLODES = 1.5  # times the first loss; healthy runs stayed below 1.0, a le
 GRADIENT_EXPLODES = 10.0  # times the first; healthy runs stayed below 1, single spikes aside
 SPREAD_LOST = 0.25  # of the first, without skill; a run that recovered from a dip still had 0.29 …
 SPREAD_LOW, LONG = 0.5, 20  # … and stayed below one half for 13 readings of the default 50
-RANK_NARROW, RANK_LOST = (
-    0.55,
-    0.25,
-)  # of the first; runs that beat random weights still had 0.69, the others 0.50 or less
+# of the first rank; runs that beat random weights still had 0.69, the others 0.50 or less
+RANK_NARROW, RANK_LOST = 0.55, 0.25
 MOSTLY_POSITION, TINY_LOSS = 0.5, 0.05  # reported: 0.005 is collapse, 0.1 is a healthy ViT-H; small runs: 0.01 to 0.03
 NO_SKILL = 0.02
 LITTLE_INFORMATION = 0.03  # nats; a dino run that had stopped learning had 0.01, learning runs 0.13 and more
@@ -106,10 +104,10 @@ def knows_only_positions(seen: History) -> Verdict | None:
     if not (share > MOSTLY_POSITION and loss < TINY_LOSS and skill < NO_SKILL):
         return None
     numbers = f"position explains {share:.0%} of the variance, loss {loss:.3f}, skill {skill:.2f}"
-    return Verdict("watch out", f"the targets depend mostly on position, not on content ({numbers}); {CENTRING}")
+    return Verdict("watch out", f"the targets depend mostly on position, not on content ({numbers}); {CENTERING}")
 
 
-CENTRING = "try method.target_centering=whiten and a larger model.patch_init such as 0.15, if they are not set yet"
+CENTERING = "try method.target_centering=whiten and a larger model.patch_init such as 0.15, if they are not set yet"
 
 
 def all_alike(seen: History) -> Verdict | None:

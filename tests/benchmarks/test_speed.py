@@ -50,8 +50,8 @@ def test_one_slow_step_does_not_shorten_a_budget() -> None:
 
 
 def test_a_busy_machine_is_named_before_a_budget_is_spent_on_it() -> None:
-    assert calibrate.crowd(2.4, num_cores=2) == ""
-    assert "load 5.2 on 2 cores" in calibrate.crowd(5.2, num_cores=2)
+    assert calibrate.busy_warning(2.4, num_cores=2) == ""
+    assert "load 5.2 on 2 cores" in calibrate.busy_warning(5.2, num_cores=2)
 
 
 def test_each_fixed_shape_is_measured_in_its_own_process(monkeypatch) -> None:

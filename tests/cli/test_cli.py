@@ -220,7 +220,7 @@ def test_masks_as_a_table_name_rows_and_shares(call) -> None:
 
 
 def test_data_info_and_check_of_a_folder_with_a_broken_image(call, tmp_path: Path) -> None:
-    folder = runner.make_pictures(tmp_path / "pictures", number=5)
+    folder = runner.make_images(tmp_path / "images", number=5)
     (folder / "bad.jpg").write_bytes(b"")
     code, out, _ = call("data", "info", str(folder), "--json")
     assert code == 0 and "6" in out
@@ -273,7 +273,7 @@ def test_pretrain_evaluate_and_runs_work_together(call, tmp_path: Path) -> None:
     assert code == 0 and "finished: 3 steps" in out, errors
     folder = tmp_path / "labelled"
     for name in ("a", "b"):
-        runner.make_pictures(folder / name, number=20)
+        runner.make_images(folder / name, number=20)
     code, out, _ = call("evaluate", str(run), "--task", str(folder), "--json")
     scores = json.loads(out)
     assert code == 0 and {score["representation"] for score in scores} == {"pixels", "random encoder", "trained"}

@@ -9,7 +9,9 @@ import pytest
 import runner
 from openjepa.core import config as configs
 from openjepa.core import registry
+from openjepa.core.contracts import probes
 from openjepa.core.errors import BadInput
+from openjepa.evaluation.tasks.definition import tasks
 
 MASK = """
 from dataclasses import dataclass
@@ -129,6 +131,25 @@ def test_a_file_that_cannot_be_imported_gets_one_sentence(
     with pytest.raises(BadInput, match=expected):
         registry.import_files([tmp_path / name])
     assert Path(name).stem not in sys.modules or name == "random.py"
+
+
+@pytest.mark.parametrize("failure", ["undefined_name", "import no_such_module"])
+def test_a_file_that_failed_half_way_can_be_imported_once_it_is_fixed(failure: str, tmp_path: Path) -> None:
+    file, path = tmp_path / "half_loaded.py", list(sys.path)
+    task = """
+from openjepa.evaluation.tasks.definition import Definition, tasks
+tasks.register("own-task")(Definition("which class", "folder"))
+"""
+    file.write_text(f"{PROBE}\n{task}\n{failure}\n")
+    with pytest.raises((NameError, BadInput)):
+        registry.import_files([file])
+    assert "half_loaded" not in sys.modules and sys.path == path
+    assert "first-class" not in probes and "own-task" not in tasks
+    assert "knn" in probes and "folder" in tasks
+    file.write_text(f"{PROBE}\n{task}\n")
+    registry.import_files([file])
+    assert probes["first-class"].__module__ == "half_loaded" and "own-task" in tasks
+    registry._undo("half_loaded", path)
 
 
 def test_a_file_is_imported_once(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """All kinds: JPEG decoded at a smaller scale, grey, on its side, large and small PNG."""
-    folder = runner.make_pictures(tmp_path / "images", number=8)
+    folder = runner.make_images(tmp_path / "images", number=8)
     random = np.random.default_rng(1)
     for index in range(8):
         smooth = Image.fromarray(random.integers(0, 256, (5, 7, 3), dtype=np.uint8)).resize((150 + index, 121))

@@ -135,7 +135,7 @@ CROP = RandomCrop((16, 16), scale=(0.3, 1.0), aspect=(0.75, 4 / 3), flip=True)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return runner.make_pictures(tmp_path_factory.mktemp("images"), number=20)
+    return runner.make_images(tmp_path_factory.mktemp("images"), number=20)
 
 
 def cropped(source: Source, crop: RandomCrop, index: Tensor, draws: CropDraws, cache: str = "none") -> Cropped:
@@ -221,7 +221,7 @@ def test_a_method_without_views_gets_none(folder: Path) -> None:
 
 @pytest.fixture
 def folder_with_broken(tmp_path: Path) -> Path:
-    folder = runner.make_pictures(tmp_path / "images", number=20)
+    folder = runner.make_images(tmp_path / "images", number=20)
     (folder / "003.png").write_bytes(b"")
     (folder / "004.png").write_bytes((folder / "005.png").read_bytes()[:200])
     return folder

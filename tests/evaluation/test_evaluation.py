@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,14 +13,17 @@ from PIL import Image
 from torch import Tensor, nn
 
 import openjepa
+from openjepa.core.contracts import Probe, probes
 from openjepa.core.errors import BadInput, OpenJepaError
 from openjepa.data.crops import batched
-from openjepa.evaluation import feature_cache, features
+from openjepa.evaluation import encoders, feature_cache, features
+from openjepa.evaluation.candidate import open_candidate
 from openjepa.evaluation.probes.baselines import random_like
 from openjepa.evaluation.probes.logistic import Logistic
 from openjepa.evaluation.request import Request
 from openjepa.models.sizes import SIZES
 from openjepa.models.vit import VisionTransformer
+from openjepa.nn import wrappers
 from openjepa.runs import scores as scores_file
 from openjepa.runs.scores import PIXELS, RANDOM, TRAINED, Score, read
 from openjepa.weights import official
@@ -151,6 +155,54 @@ def test_the_baseline_of_a_foreign_module_has_new_weights_and_leaves_the_module_
         # A scale of ones is where it started: noise instead would cripple the baseline.
         assert torch.equal(old, new) == (name == "scale") and torch.equal(new, same)
     assert torch.equal(state, torch.get_rng_state())
+
+
+class Delegates(nn.Module):
+    """Somebody's wrapper that passes attributes on, as torch.compile's does."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> object:
+        return super().__getattr__(name) if name == "inner" else getattr(self.inner, name)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.inner(images)
+
+
+@pytest.mark.parametrize("wrap", [torch.compile, nn.DataParallel, Delegates])
+def test_wrappers_hide_nothing_that_evaluation_reads(wrap: Callable[[nn.Module], nn.Module]) -> None:
+    encoder = VisionTransformer(SIZES["nano"], patch_size=4, image_size=(8, 8)).eval()
+    candidate = open_candidate(wrap(encoder))
+    assert candidate.image_size == (8, 8)
+    with pytest.raises(BadInput, match="not a multiple of the encoder's patch size 4"):
+        open_candidate(wrap(encoder), image_size=9)
+    if wrap is not Delegates:  # torch's own: the same features and the same baseline as without them
+        images, plain = torch.rand(2, 3, 8, 8), open_candidate(encoder)
+        for one, other in ((candidate.encoder, encoder), (candidate.random, plain.random)):
+            assert torch.equal(encoders.pool_features(one, images), encoders.pool_features(other, images))
+            assert encoders.width(one, torch.zeros(2, 4 * encoder.dim)) == encoder.dim
+    assert wrappers.attribute(wrap(Quarters()), "image_size") == 8
+    assert wrappers.attribute(wrap(Blind()), "image_size") is None
+
+
+def test_a_probe_without_a_file_is_fitted_every_time(data: str) -> None:
+    code = """
+@probes.register("typed-in")
+@dataclass(kw_only=True)
+class TypedIn(Probe):
+    def fit(self, train):
+        return self
+    def predict(self, test):
+        return torch.full_like(test.labels, guess)
+"""
+    for guess in (0, NUM_CLASSES):  # as at the interactive prompt: no file, and the second version guesses differently
+        names = {"__name__": "typed_in", "probes": probes, "Probe": Probe, "dataclass": dataclasses.dataclass}
+        exec(code, {**names, "torch": torch, "guess": guess})
+        scores = openjepa.evaluate(Quarters(), data, probe="typed-in", settings=None)
+        assert {score.accuracy for score in scores} == {0.25 if guess == 0 else 0.0}
+        probes.forget("typed_in")
 
 
 def test_a_baseline_can_be_given(data: str) -> None:
@@ -379,12 +431,15 @@ def test_a_score_comes_back_from_disk_as_it_was(tmp_path: Path) -> None:
 
 
 def test_rows_of_other_versions_load(tmp_path: Path) -> None:
-    """A missing key gets its default, an unknown one is ignored."""
+    """A missing key gets its default, an unknown one stays in the file."""
     old = {"task": "t", "probe": "knn", "representation": "trained", "accuracy": 0.5, "chance": 0.1, "colour": "red"}
     (tmp_path / "x.json").write_text(json.dumps([{**old, "spread": None, "leaks": None}]))
     (score,) = read(tmp_path / "x.json")
     assert (score.interval, score.labels, score.seeds, score.leaks) == (None, "all", (0,), {})
-    assert score.text == "50.0" and score.gain_text == "–"
+    assert score.text == "50.0" and score.gain_text == "–" and score.extra == {"colour": "red"}
+    scores_file.store(scores_file.RunFolder(tmp_path), [score])
+    (written,) = json.loads(scores_file.file_of(scores_file.RunFolder(tmp_path), "t").read_text())
+    assert written["colour"] == "red" and "extra" not in written
 
 
 def test_a_score_is_written_with_spread_and_interval() -> None:
@@ -402,6 +457,10 @@ def test_rows_that_are_no_scores_are_passed_over(tmp_path: Path) -> None:
         '[{"task": "t"}, {"task": "t", "probe": "knn", "representation": "trained", "accuracy": null, "chance": 0}, 3]'
     )
     assert read(tmp_path / "x.json") == []
+    bad: tuple[dict[str, object], ...] = ({"task": None}, {"probe": None}, {"interval": "x"}, {"chance": None})
+    rows = [row().as_dict(), *(row().as_dict() | change for change in bad)]
+    (tmp_path / "x.json").write_text(json.dumps(rows))
+    assert read(tmp_path / "x.json") == [row()]
 
 
 def test_scores_that_cannot_be_saved_are_returned_with_a_warning(
@@ -582,6 +641,8 @@ def test_wrong_requests_are_refused_before_any_work(data: str) -> None:
         },
         'unknown probe "liner"': {"settings": {"liner": {"epochs": 3}}},
         "draws is 0": {"draws": 0},
+        "draws is '3'; expected a whole number": {"draws": "3"},
+        'settings is "linear.epochs=3"; expected a list': {"settings": "linear.epochs=3"},
         "views is -1": {"views": -1},
         "only linear learns from random crops": {"probe": "knn", "views": 2},
         "settings for linear, which is not among the probes": {"probe": "knn", "settings": QUICK},

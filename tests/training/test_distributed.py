@@ -42,7 +42,7 @@ def torchrun(num_processes: int, *arguments: str) -> subprocess.CompletedProcess
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return runner.make_pictures(tmp_path_factory.mktemp("images"))
+    return runner.make_images(tmp_path_factory.mktemp("images"))
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return runner.make_pictures(tmp_path_factory.mktemp("images"))
+    return runner.make_images(tmp_path_factory.mktemp("images"))
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +220,7 @@ def test_a_damaged_newer_checkpoint_never_crowds_out_a_good_one(whole: Path, tmp
 
 def test_changed_data_is_refused(whole: Path, images: Path, tmp_path: Path) -> None:
     run = copy_of(whole, tmp_path / "run")
-    changed = runner.make_pictures(tmp_path / "images", number=23)
+    changed = runner.make_images(tmp_path / "images", number=23)
     config = (run / "config.yaml").read_text().replace(str(images), str(changed))
     (run / "config.yaml").write_text(config)
     again = runner.command("pretrain", "--run", str(run), "--resume")

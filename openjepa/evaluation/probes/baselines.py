@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from openjepa.core.contracts import ResetsParameters
 from openjepa.models.resnet import ResNet
 from openjepa.models.vit import VisionTransformer
+from openjepa.nn import wrappers
 
 PIXEL_SIDE = 32  # larger images are shrunk to this side: raw pixels stay a few thousand numbers
 RANDOM_SEED = 1234  # not the run's own seed: training may still resemble its starting weights
@@ -33,6 +34,7 @@ def random_like(encoder: nn.Module) -> nn.Module:
     >>> bool((random_like(trained).weight == trained.weight).all())
     False
     """
+    encoder = wrappers.unwrapped(encoder)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(RANDOM_SEED)
         if isinstance(encoder, VisionTransformer | ResNet):

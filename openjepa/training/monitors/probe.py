@@ -14,7 +14,7 @@ import torch
 from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
-from openjepa.core.contracts import HasImageSize, View, monitors, probes
+from openjepa.core.contracts import View, monitors, probes
 from openjepa.core.duration import Duration
 from openjepa.core.errors import BadInput
 from openjepa.core.numbers import DurationField, Positive
@@ -25,6 +25,7 @@ from openjepa.evaluation import encoders, features
 from openjepa.evaluation.tasks.lookup import find
 from openjepa.evaluation.tasks.task import open_task
 from openjepa.machine import distributed
+from openjepa.nn import wrappers
 
 ENCODER = "encoder"
 
@@ -78,9 +79,10 @@ class OnlineProbe:
             return [(f"probe/{name}", probes[name]().fit(train).score(test)["accuracy"]) for name in self.probes]
 
     def _slices(self, encoder: nn.Module) -> tuple[Slice, Slice]:
-        if not isinstance(encoder, HasImageSize) or not isinstance(encoder.image_size, tuple):
+        size = wrappers.attribute(encoder, "image_size")
+        if not isinstance(size, tuple):
             raise BadInput("the monitor probe needs an encoder with an image size; switch it off: monitors.probe=off")
-        return _slices(self.task, encoder.image_size, self.num_train, self.num_test)
+        return _slices(self.task, size, self.num_train, self.num_test)
 
 
 @lru_cache(maxsize=1)

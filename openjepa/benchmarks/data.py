@@ -23,6 +23,7 @@ from torch import Tensor
 from openjepa.benchmarks.timer import seconds_of
 from openjepa.core.config import DataConfig
 from openjepa.core.contracts import HasFiles
+from openjepa.data.abilities import has_files
 from openjepa.data.batches import workers
 from openjepa.data.batches.from_files import FileImages
 from openjepa.data.batches.loader import Loader
@@ -42,7 +43,7 @@ def run(*, num_images: int, sizes: list[int], num_workers: int, batch_size: int)
         folder = Path(name) / "photos"
         num_bytes = write_photos(folder, num_images)
         source = open_source(str(folder))
-        assert isinstance(source, HasFiles)
+        assert has_files(source)
         rows = [_row(source, size, num_workers, min(batch_size, num_images)) for size in sizes]
     return [{**row, "kB a file": round(num_bytes / num_images / 1e3)} for row in rows]
 

@@ -310,7 +310,7 @@ def test_a_class_without_a_valid_labelled_image_is_refused(tmp_path: Path) -> No
     folder = save_in_folders(tmp_path, 40)
     for path in (folder / "train" / "2").iterdir():
         path.write_bytes(b"broken")
-    with pytest.raises(BadInput, match="1 classes of .* have no labelled image that can be decoded"):
+    with pytest.raises(BadInput, match="1 of 4 classes of .* have no labelled image that can be decoded"):
         openjepa.evaluate(Quarters(), str(folder), probe="knn")
 
 

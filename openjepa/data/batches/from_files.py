@@ -54,8 +54,10 @@ class FileImages:
         if cache == "none":
             return None
         expected = self._expected_bytes()
-        if cache == "memory" or (cache == "auto" and expected <= memory_limit()):
+        if cache == "memory" or (cache != "disk" and expected <= memory_limit()):
             return store.in_memory(self._parts("decoding images into memory"), self.source)
+        if cache == "if it fits":
+            return None
         try:
             return self._on_disk(expected)
         except (disk_store.DoesNotFit, OSError):

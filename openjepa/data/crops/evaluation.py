@@ -61,8 +61,14 @@ class EvaluationCrop:
         height, width = (math.ceil(side / self.crop) for side in self.size)
         return min_size(true_size, (height, width), 1.0, (width / height, width / height))
 
-    def keeps(self, size: tuple[int, int]) -> bool:
+    def leaves_unchanged(self, size: tuple[int, int]) -> bool:
         return size == self.size and (self.crop == 1 or self.squeeze) and not self.flip
+
+    @property
+    def is_exact(self) -> bool:
+        return (
+            True  # half a pixel of a small image would be a visible shift, and scores would differ from those of arrays
+        )
 
     @property
     def rule(self) -> str:

@@ -1,5 +1,7 @@
 """Order, sharing, crops (against Pillow), decoded images and batches."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +15,15 @@ import runner
 from openjepa.core.contracts import Source
 from openjepa.core.errors import BadInput, BrokenImage
 from openjepa.core.types import Augmentation, Batch, Sample
+from openjepa.data.batches import workers
 from openjepa.data.batches.build import open_images
 from openjepa.data.batches.from_arrays import ArrayImages
 from openjepa.data.batches.from_files import FileImages
 from openjepa.data.batches.loader import Loader
 from openjepa.data.batches.order import Order, Split
 from openjepa.data.crops import batched
-from openjepa.data.crops.crop import CropDraws, Cropped, CropRequest, RandomCrop, crop_boxes, draw_crops
+from openjepa.data.crops.crop import NO_DRAWS, CropDraws, Cropped, CropRequest, RandomCrop, crop_boxes, draw_crops
+from openjepa.data.crops.evaluation import EvaluationCrop
 from openjepa.data.open import open_source
 from openjepa.data.sources.arrays import ArraySource
 
@@ -268,6 +272,42 @@ def test_a_broken_image_of_any_source_is_replaced_by_the_next_valid_one_and_list
     (batch,) = images.batches([CropRequest(torch.tensor([2, 1, 0]), (draws,))], torch.device("cpu"))
     assert torch.equal(batch.views[0][0], batch.views[0][1]) and not torch.equal(batch.views[0][0], batch.views[0][2])
     assert batch.is_valid.tolist() == [True, False, True] and batch.broken == {"one": "a hole"}
+
+
+def test_rendered_images_are_never_sent_to_worker_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script without `if __name__ == "__main__"` cannot start them where processes are spawned."""
+    monkeypatch.setattr(workers, "DataLoader", None)
+    crop = EvaluationCrop((32, 32))
+    for cache in ("none", "memory"):
+        images = open_images(open_source("scenes:5"), (crop,), cache=cache, num_workers=2)
+        (batch,) = images.batches([CropRequest(torch.arange(5), (NO_DRAWS,))], torch.device("cpu"))
+        assert batch.views[0].shape == (5, 3, 32, 32)
+
+
+FAILING = """
+import torch
+from openjepa.data.batches import workers
+
+class Work:
+    def __getitem__(self, item):
+        if {where} and item == 3:
+            raise KeyError("a bug in somebody's source")
+        return item
+
+if __name__ == "__main__":
+    results = workers.each(Work(), range(1000), num_workers=2)
+    for result in results:
+        if result == 5:
+            raise KeyError("a bug in somebody's loop")
+"""
+
+
+@pytest.mark.parametrize(("where", "message"), [("True", "somebody's source"), ("False", "somebody's loop")])
+def test_a_bug_ends_the_process_and_its_workers(where: str, message: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(FAILING.format(where=where))
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and message in done.stderr
 
 
 @pytest.mark.parametrize("workers", [0, 1])

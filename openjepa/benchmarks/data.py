@@ -50,11 +50,14 @@ def run(*, num_images: int, sizes: list[int], num_workers: int, batch_size: int)
 
 def _row(source: HasFiles, size: int, num_workers: int, batch_size: int) -> dict[str, Any]:
     defaults = DataConfig()
-    crop = RandomCrop((size, size), defaults.crop_scale, defaults.crop_aspect)
+    crop = RandomCrop(size=(size, size), scale=defaults.crop_scale, aspect=defaults.crop_aspect)
     order = Order(len(source), batch_size, seed=0)
     on_demand = FileImages(source, (crop,), cache="none", num_workers=num_workers)
     stored = FileImages(source, (crop,), cache="disk")
-    loaders = [Loader(images, order, Split(batch_size), 0, 0.0, torch.device("cpu")) for images in (on_demand, stored)]
+    loaders = [
+        Loader(images, order, Split(batch_size=batch_size), 0, 0.0, torch.device("cpu"))
+        for images in (on_demand, stored)
+    ]
     plain_epoch = partial(_plain_epoch, loaders[0], Plain(source, crop), num_workers)
     ways = [plain_epoch, *(partial(_epoch, loader) for loader in loaders)]
     plain, ours, cached = (order.steps_per_epoch * batch_size / seconds for seconds in _medians(ways))

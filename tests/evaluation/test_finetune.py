@@ -216,8 +216,9 @@ def test_broken_images_are_left_out_of_the_loss() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(768, 2))
     is_valid = torch.tensor([True, False, True, True])
     expected = F.cross_entropy(model(images[is_valid]), labels[is_valid], label_smoothing=0.1)
-    assert mean_loss(model, Views(0, images, labels, is_valid), 0.1).item() == pytest.approx(expected.item(), rel=1e-5)
-    assert mean_loss(model, Views(0, images, labels, torch.zeros(4, dtype=torch.bool)), 0.1) == 0
+    views = Views(step=0, images=images, labels=labels, is_valid=is_valid)
+    assert mean_loss(model, views, 0.1).item() == pytest.approx(expected.item(), rel=1e-5)
+    assert mean_loss(model, dataclasses.replace(views, is_valid=torch.zeros(4, dtype=torch.bool)), 0.1) == 0
 
 
 class Spy(Foreign):

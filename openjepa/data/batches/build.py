@@ -57,12 +57,19 @@ def loader(
 
 
 def _split(config: Config) -> Split:
-    return Split(config.train.batch_size, config.train.accumulate, distributed.rank(), distributed.world_size())
+    return Split(
+        batch_size=config.train.batch_size,
+        accumulate=config.train.accumulate,
+        rank=distributed.rank(),
+        world_size=distributed.world_size(),
+    )
 
 
 def _crops(config: Config, augmentations: tuple[Augmentation, ...]) -> Crops:
     """What is cut out of every image: a view for each augmentation, or the one crop of the data section."""
     data = config.data
     if not augmentations:
-        return (RandomCrop(data.height_width, data.crop_scale, data.crop_aspect, data.flip),)
-    return tuple(RandomCrop(view.size, view.scale, view.aspect, view.flip) for view in augmentations)
+        return (RandomCrop(size=data.height_width, scale=data.crop_scale, aspect=data.crop_aspect, flip=data.flip),)
+    return tuple(
+        RandomCrop(size=view.size, scale=view.scale, aspect=view.aspect, flip=view.flip) for view in augmentations
+    )

@@ -57,7 +57,7 @@ class ArrayImages:
             images = _to(loaded.images, device)
             pairs = zip(self.crops, request.draws, strict=True)
             views = tuple(crop_images(images, crop, draws) for crop, draws in pairs)
-            yield Cropped(views, request.index, loaded.is_valid, loaded.broken)
+            yield Cropped(views=views, index=request.index, is_valid=loaded.is_valid, broken=loaded.broken)
 
     def _loaded(self, indices: Iterable[Tensor]) -> Iterator[Loaded]:
         if self.memory is not None:

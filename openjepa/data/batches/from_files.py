@@ -126,7 +126,10 @@ class Cropper:
                 is_valid[row] = False
                 broken |= skipped
             if image is None:
-                return Cropped((), request.index, is_valid, broken, failure(skipped))
+                return Cropped(
+                    views=(), index=request.index, is_valid=is_valid, broken=broken, failure=failure(skipped)
+                )
             for view in views:
                 view.take(row, image)
-        return Cropped(tuple(view.images for view in views), request.index, is_valid, broken)
+        crops = tuple(view.images for view in views)
+        return Cropped(views=crops, index=request.index, is_valid=is_valid, broken=broken)

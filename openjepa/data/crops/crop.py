@@ -70,7 +70,7 @@ class Crop(Protocol):
 Crops = tuple[Crop, ...]  # of each image: one, or one for each view of a method
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RandomCrop:
     size: tuple[int, int]
     scale: tuple[float, float]  # share of the image's area
@@ -129,7 +129,7 @@ class CropRequest:
     draws: tuple[CropDraws, ...]  # one for each crop
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Cropped:
     views: tuple[Tensor, ...]  # [B, 3, h, w] each in 0 … 255, one for each crop
     index: Tensor  # [B]

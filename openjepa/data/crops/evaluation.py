@@ -38,7 +38,7 @@ class EvaluationCrop:
         """The random counterpart: random crops and flips; of squeezed images flips only."""
         if self.squeeze:
             return replace(self, flip=True)
-        return RandomCrop(self.size, VIEW_SCALE, VIEW_ASPECT, flip=True)
+        return RandomCrop(size=self.size, scale=VIEW_SCALE, aspect=VIEW_ASPECT, flip=True)
 
     def view(self, number: int) -> Crop:
         """0: the fixed crop; 1, 2, …: random views, whose draws come from `requests`."""

@@ -23,6 +23,7 @@ from torch import Tensor
 from openjepa.benchmarks.timer import seconds_of
 from openjepa.core.config import DataConfig
 from openjepa.core.contracts import HasFiles
+from openjepa.data.abilities import has_files
 from openjepa.data.batches import workers
 from openjepa.data.batches.from_files import FileImages
 from openjepa.data.batches.loader import Loader
@@ -42,18 +43,21 @@ def run(*, num_images: int, sizes: list[int], num_workers: int, batch_size: int)
         folder = Path(name) / "photos"
         num_bytes = write_photos(folder, num_images)
         source = open_source(str(folder))
-        assert isinstance(source, HasFiles)
+        assert has_files(source)
         rows = [_row(source, size, num_workers, min(batch_size, num_images)) for size in sizes]
     return [{**row, "kB a file": round(num_bytes / num_images / 1e3)} for row in rows]
 
 
 def _row(source: HasFiles, size: int, num_workers: int, batch_size: int) -> dict[str, Any]:
     defaults = DataConfig()
-    crop = RandomCrop((size, size), defaults.crop_scale, defaults.crop_aspect)
+    crop = RandomCrop(size=(size, size), scale=defaults.crop_scale, aspect=defaults.crop_aspect)
     order = Order(len(source), batch_size, seed=0)
     on_demand = FileImages(source, (crop,), cache="none", num_workers=num_workers)
     stored = FileImages(source, (crop,), cache="disk")
-    loaders = [Loader(images, order, Split(batch_size), 0, 0.0, torch.device("cpu")) for images in (on_demand, stored)]
+    loaders = [
+        Loader(images, order, Split(batch_size=batch_size), 0, 0.0, torch.device("cpu"))
+        for images in (on_demand, stored)
+    ]
     plain_epoch = partial(_plain_epoch, loaders[0], Plain(source, crop), num_workers)
     ways = [plain_epoch, *(partial(_epoch, loader) for loader in loaders)]
     plain, ours, cached = (order.steps_per_epoch * batch_size / seconds for seconds in _medians(ways))

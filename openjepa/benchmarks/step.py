@@ -150,7 +150,7 @@ class StepBench:
     def crops(self) -> None:
         """The training crop of a batch whose images are in memory: what data costs when nothing has to be decoded."""
         data = self.config.data
-        crop = RandomCrop(data.height_width, data.crop_scale, data.crop_aspect, data.flip)
+        crop = RandomCrop(size=data.height_width, scale=data.crop_scale, aspect=data.crop_aspect, flip=data.flip)
         draws = draw_crops(len(self.images), seeding.generator(0, "crops", 0))
         batched.normalise(crop_images(self.images.to(self.batch.images.device), crop, draws))
 

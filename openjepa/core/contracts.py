@@ -140,20 +140,24 @@ class SourceRequest:
     image_size: tuple[int, int] = (64, 64)
 
 
-# Abilities: what a part may also do. Code that needs one tests isinstance(part, Ability) and never guesses attributes.
+# Abilities: what a part may also do. Code that needs one tests isinstance(part, Ability) and never guesses attributes; for
+# sources, data/abilities.py does it, as isinstance matches names only.
 # They list methods and plain attributes only: from Python 3.12 on, isinstance does not see the submodules of an nn.Module.
 
 
 @runtime_checkable
 class HasFiles(Source, Protocol):
-    """A source whose images are files."""
+    """A source whose images are files. We decode the files ourselves; `[index]` is not called.
+
+    So `[index].image` must be the image in that file: a source that changes its images must not have a method `path`.
+    """
 
     def path(self, index: int) -> Path: ...
 
 
 @runtime_checkable
 class InMemory(Protocol):
-    """A source that holds all of its images."""
+    """A source that holds all of its images. We read them here; `[index]` is not called."""
 
     @property
     def images(self) -> Tensor:

@@ -13,8 +13,9 @@ from typing import Any
 
 from torch import Tensor
 
-from openjepa.core.contracts import HasFiles, NamesClasses, Source
+from openjepa.core.contracts import Source
 from openjepa.core.errors import BrokenImage
+from openjepa.data.abilities import has_files, names_classes
 from openjepa.data.decode import image
 from openjepa.machine.console import Track
 
@@ -119,7 +120,7 @@ def findings(source: Source, *, num_threads: int | None = None) -> Iterator[Find
 
 def _inspect(source: Source, index: int) -> Finding:
     try:
-        if isinstance(source, HasFiles):
+        if has_files(source):
             return _inspect_file(source.path(index), index)
         start = time.thread_time()
         pixels = source[index].image  # [3, h, w]
@@ -142,7 +143,7 @@ def _inspect_file(path: Path, index: int) -> Finding:
 
 def _size(source: Source, index: int) -> tuple[int, int] | None:
     try:
-        if isinstance(source, HasFiles):
+        if has_files(source):
             return image.header(source.path(index)).size
         height, width = source[index].image.shape[1:]
         return height, width
@@ -181,7 +182,7 @@ def _disagree(group: list[Finding], labels: dict[str, Tensor]) -> bool:
 
 def _balance(source: Source, labels: dict[str, Tensor]) -> dict[str, dict[str, int]]:
     """label -> class -> number of images, in the order of the classes; a named class without images counts 0."""
-    names = source.class_names if isinstance(source, NamesClasses) else {}
+    names = source.class_names if names_classes(source) else {}
     return {label: _class_counts(values, names.get(label, ())) for label, values in labels.items()}
 
 

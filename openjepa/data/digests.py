@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from openjepa.core.contracts import HasFiles, HasIdentity, Source
+from openjepa.core.contracts import HasFiles, Source
 from openjepa.core.errors import BrokenImage
+from openjepa.data.abilities import has_files, has_identity
 from openjepa.machine import cache
 from openjepa.machine.console import Track
 
@@ -28,8 +29,8 @@ def digests(
 ) -> Tensor:
     """-> [S, 32] uint8, a digest of each image, or of those at index [S]. Files are read once, until they change."""
     indices = range(len(source)) if index is None else index.tolist()
-    if not isinstance(source, HasFiles) or not uses_cache:
-        return _digests(source, indices, track if isinstance(source, HasFiles) else None)
+    if not has_files(source) or not uses_cache:
+        return _digests(source, indices, track if has_files(source) else None)
     rows = cached(source, indices)
     if rows is None:
         rows = _digests(source, indices, track)
@@ -70,9 +71,9 @@ def _digests(source: Source, indices: Sequence[int], track: Track | None) -> Ten
 
 
 def _digest(source: Source, index: int) -> bytes:
-    if isinstance(source, HasIdentity):
+    if has_identity(source):
         return hashlib.sha256(source.identity(index).encode()).digest()
-    if isinstance(source, HasFiles):
+    if has_files(source):
         return _file_digest(source.path(index))
     try:
         pixels = source[index].image  # [3, h, w]

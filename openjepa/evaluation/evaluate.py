@@ -1,5 +1,6 @@
 """`openjepa evaluate`: task by task, probe by probe, on raw pixels, on random weights and on the encoder itself."""
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -70,11 +71,11 @@ class Evaluation:
 
     def run(self, tasks: Sequence[Task]) -> list[Score]:
         """Saves the scores after every task: a failure in a later one loses nothing."""
-        probings = [self._probing(task) for task in tasks]  # errors in the request come before any work
+        probings = deque(self._probing(task) for task in tasks)  # errors in the request come before any work
         self._check(tasks)
         scores = []
-        for probing in probings:
-            new = self._scores(probing)
+        while probings:
+            new = self._scores(probings.popleft())  # a finished task frees its images
             self._save(new)
             scores += new
             self.extractor.clear()
@@ -116,8 +117,8 @@ class Evaluation:
             "metric": task.definition.metric,
             "chance": _chance(task),
             "labels": probing.plan.text,
-            "num_labels": probing.drawn.num_labels,
-            "num_train": probing.drawn.num_train,
+            "num_labels": probing.label_draws.num_labels,
+            "num_train": probing.label_draws.num_train,
             "num_classes": task.num_classes,
             "encoder": self.candidate.which,
             "data": {"train": task.train.source.fingerprint(), "test": task.test.source.fingerprint()},
@@ -137,7 +138,7 @@ class Evaluation:
     @cached_property
     def extractor(self) -> Extractor:
         networks = {PIXELS: RawPixels(), RANDOM: self.candidate.random, TRAINED: self.candidate.encoder}
-        return Extractor(networks, self.candidate.image_size, self.request.uses_cache)
+        return Extractor(networks=networks, image_size=self.candidate.image_size, uses_cache=self.request.uses_cache)
 
     @cached_property
     def seen(self) -> leaks.Seen:

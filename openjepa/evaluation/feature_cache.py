@@ -4,13 +4,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import PIL
 import torch
 from torch import Tensor, nn
 
-from openjepa.core.contracts import HasFiles, InMemory, RendersBatches, Source
+from openjepa.core.contracts import Source
 from openjepa.core.errors import OpenJepaError
 from openjepa.core.types import Features
 from openjepa.data import digests
+from openjepa.data.abilities import has_files, is_in_memory, renders_batches
 from openjepa.data.batches.build import open_images
 from openjepa.data.batches.images import Images
 from openjepa.data.crops.evaluation import EvaluationCrop
@@ -18,12 +20,13 @@ from openjepa.evaluation import encoders, features
 from openjepa.evaluation.features import Extracted
 from openjepa.evaluation.tasks.task import Labelled
 from openjepa.machine import cache, console
+from openjepa.runs.scores import PIXELS
 
-VERSION = "3"  # raise it whenever features change: the cache must not return old ones
+VERSION = "4"  # raise it whenever features change: the cache must not return old ones
 WORKERS = min(os.cpu_count() or 1, 8)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Extractor:
     """`networks` by name; features of the same images are extracted once, here and on disk."""
 
@@ -38,8 +41,8 @@ class Extractor:
 
     def features(
         self, name: str, part: Labelled, crop: EvaluationCrop, *, num_views: int = 0, is_alone: bool = False
-    ) -> tuple[Features, Tensor]:
-        """Of one representation, in the order of `part`; and [S] bool, False where an image is broken: ignore its row.
+    ) -> Features:
+        """Of one representation, in the order of `part`; ignore the rows of broken images (`are_valid`).
 
         The other representations come in the same pass over the images, unless `is_alone`.
         """
@@ -49,22 +52,22 @@ class Extractor:
             self._extract(name, part, crop, view=number, is_alone=True).layers for number in range(1, num_views + 1)
         )
         layers = fixed.layers if dim < fixed.layers.shape[1] else None
-        return Features(fixed.layers[:, -dim:], part.labels, layers, views), fixed.is_valid
+        return Features(fixed.layers[:, -dim:], part.labels, layers, views)
 
-    def are_valid(self, part: Labelled, crop: EvaluationCrop) -> Tensor:
-        """[S] bool, False where an image cannot be decoded: stored with its features; without any, decoded to find out."""
-        if isinstance(part.source, InMemory | RendersBatches):
+    def are_valid(self, part: Labelled, crop: EvaluationCrop, *, is_alone: bool = False) -> Tensor:
+        """[S] bool, False where an image cannot be decoded.
+
+        Read from the cache if it is there, else a result of extracting features, of raw pixels only if `is_alone`.
+        """
+        if is_in_memory(part.source) or renders_batches(part.source):
             return torch.ones(len(part.index), dtype=torch.bool)
-        for name in self.networks:
-            known = self._find(self._key(name, part, crop))
-            if known is not None:
-                return known.is_valid
-        key = cache.key("valid images", VERSION, digests.content_key(self.digests(part)))
+        key = self._validity_key(part)
+        if key not in self._validity and self.uses_cache:
+            stored = cache.load(key)
+            if stored is not None:
+                self._validity[key] = stored["is_valid"]
         if key not in self._validity:
-            stored = cache.load(key) if self.uses_cache else None
-            self._validity[key] = self._decode(part, crop) if stored is None else stored["is_valid"]
-            if self.uses_cache and stored is None:
-                cache.store(key, {"is_valid": self._validity[key]})
+            self._validity[key] = self._extract(PIXELS, part, crop, is_alone=is_alone).is_valid
         return self._validity[key]
 
     def clear(self) -> None:
@@ -83,7 +86,7 @@ class Extractor:
 
     def is_known(self, part: Labelled, crop: EvaluationCrop) -> bool:
         """Whether the features of these images are here or on disk, without reading a file to find out."""
-        if isinstance(part.source, HasFiles) and digests.cached(part.source, part.index.tolist()) is None:
+        if has_files(part.source) and digests.cached(part.source, part.index.tolist()) is None:
             return False
         return self.uses_cache and all(self._find(self._key(name, part, crop)) is not None for name in self.networks)
 
@@ -98,14 +101,8 @@ class Extractor:
             _check(extracted)
             for other, rows in extracted.items():
                 self._store(keys[other], rows)
+            self._store_validity(part, extracted[name].is_valid)
         return self._extracted[keys[name]]
-
-    def _decode(self, part: Labelled, crop: EvaluationCrop) -> Tensor:
-        batches = features.crops(open_crops(part, crop), part.index)
-        tracked = console.track(batches, "decoding images", -(-len(part.index) // features.BATCH_SIZE))
-        is_valid = torch.cat([batch.is_valid for batch in tracked])
-        _report_broken(is_valid)
-        return is_valid
 
     def _find(self, key: str) -> Extracted | None:
         if key not in self._extracted and self.uses_cache:
@@ -123,10 +120,24 @@ class Extractor:
                 f"notice: cannot write to {cache.folder()}; the next evaluation extracts these features again"
             )
 
+    def _store_validity(self, part: Labelled, is_valid: Tensor) -> None:
+        key = self._validity_key(part)
+        if key not in self._validity:
+            self._validity[key] = is_valid
+            if self.uses_cache:
+                cache.store(key, {"is_valid": is_valid})
+
+    def _validity_key(self, part: Labelled) -> str:
+        return cache.key("valid images", VERSION, PIL.__version__, digests.content_key(self.digests(part)))
+
     def _key(self, name: str, part: Labelled, crop: EvaluationCrop, view: int = 0) -> str:
-        """Images by content, in their order; the encoder by weights and behaviour; the crop by its description."""
+        """Images by content, in their order; the encoder by weights and behaviour; the crop by its description.
+
+        Files also by Pillow's version: another one may decode to other values.
+        """
         images = digests.content_key(self.digests(part))
-        return cache.key("features", VERSION, self._network_key(name), images, crop.describe(view))
+        decoder = PIL.__version__ if has_files(part.source) else ""
+        return cache.key("features", VERSION, decoder, self._network_key(name), images, crop.describe(view))
 
     def _network_key(self, name: str) -> str:
         if name not in self._network_keys:
@@ -146,10 +157,6 @@ def _check(extracted: Mapping[str, Extracted]) -> None:
     for name, one in extracted.items():
         if not one.layers.isfinite().all():
             raise OpenJepaError(f"the features of the {name} are not finite; its weights are broken, evaluate others")
-    _report_broken(next(iter(extracted.values())).is_valid)
-
-
-def _report_broken(is_valid: Tensor) -> None:
-    num_broken = int((~is_valid).sum())
+    num_broken = int((~next(iter(extracted.values())).is_valid).sum())
     if num_broken:
         console.notice(f"notice: {num_broken} images cannot be decoded and are left out")

@@ -12,12 +12,12 @@ from openjepa.data.crops.evaluation import EvaluationCrop
 from openjepa.evaluation.feature_cache import Extractor
 from openjepa.evaluation.tasks import labels as budgets
 from openjepa.evaluation.tasks.task import Labelled, Task
-from openjepa.runs.scores import ALL_LABELS, PIXELS
+from openjepa.runs.scores import ALL_LABELS
 
 DEFAULT_DRAWS = 3  # of a small random set; one draw alone may be off by several points
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LabelPlan:
     text: str  # all, 1%, 5/class, or the list's name
     seeds: tuple[int, ...]
@@ -34,11 +34,11 @@ class LabelPlan:
 def plan(task: Task, labels: str | None, draws: int | None) -> LabelPlan:
     text = labels if labels is not None else _list_of(task)
     if text is None:
-        return LabelPlan(ALL_LABELS, tuple(range(draws or 1)))
+        return LabelPlan(text=ALL_LABELS, seeds=tuple(range(draws or 1)))
     budget = budgets.parse(text)
     seeds = tuple(range(draws or (DEFAULT_DRAWS if budget.is_random else 1)))
     rows = tuple(budgets.draw(budget, task.train, seed) for seed in seeds)
-    return LabelPlan(budget.text, seeds, rows, budget.is_random)
+    return LabelPlan(text=budget.text, seeds=seeds, rows=rows, is_random=budget.is_random)
 
 
 def _list_of(task: Task) -> str | None:
@@ -55,7 +55,7 @@ def _list_of(task: Task) -> str | None:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LabelDraws:
     """The training images of a task whose labels may be seen, seed by seed, without broken images."""
 
@@ -63,7 +63,7 @@ class LabelDraws:
     plan: LabelPlan
     extractor: Extractor
     crop: EvaluationCrop
-    uses_features: bool = True  # False: fine-tuning alone, which learns from the images themselves
+    uses_features: bool = True  # of encoders; False: fine-tuning alone, which compares itself with raw pixels
 
     @cached_property
     def rows_to_extract(self) -> Tensor:
@@ -75,6 +75,18 @@ class LabelDraws:
     @cached_property
     def train(self) -> Labelled:
         return self.task.train.take(self.rows_to_extract)
+
+    @cached_property
+    def valid_test(self) -> Labelled:
+        """The test images that can be decoded."""
+        test = self.task.test
+        rows = self.are_valid(test).nonzero().squeeze(1)
+        if not len(rows):
+            raise BadInput(
+                f"none of the {len(test.labels)} test images of {self.task.name} can be decoded; list them with "
+                "openjepa data check"
+            )
+        return test.take(rows)
 
     @cached_property
     def rows(self) -> list[tuple[int, Tensor]]:
@@ -89,18 +101,17 @@ class LabelDraws:
         return draws
 
     def _check_classes(self, rows: Tensor) -> None:
-        missing = self.task.num_classes - len(self.train.labels[rows].unique())
+        num_classes = self.task.num_classes
+        missing = num_classes - len(self.train.labels[rows].unique())
         if missing:
             raise BadInput(
-                f"{missing} classes of {self.task.name} have no labelled image that can be decoded; fix the broken files "
-                "(openjepa data check lists them), or use more labels"
+                f"{missing} of {num_classes} classes of {self.task.name} have no labelled image that can be decoded; "
+                "fix the broken files (openjepa data check lists them), or use more labels"
             )
 
     def are_valid(self, part: Labelled) -> Tensor:
         """[S] bool: False where an image is broken."""
-        if self.uses_features:  # extracted anyway, and validity comes with them: the images are decoded once, not twice
-            return self.extractor.features(PIXELS, part, self.crop)[1]
-        return self.extractor.are_valid(part, self.crop)
+        return self.extractor.are_valid(part, self.crop, is_alone=not self.uses_features)
 
     @property
     def num_labels(self) -> int:

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
-from openjepa.core.contracts import HasFiles
 from openjepa.core.errors import BadInput
 from openjepa.data import digests as identity
+from openjepa.data.abilities import has_files
 from openjepa.data.open import open_source
 from openjepa.evaluation.candidate import Candidate
 from openjepa.evaluation.probing import Probing
@@ -47,19 +47,19 @@ def seen_by(candidate: Candidate, *, uses_cache: bool) -> Seen:
     except BadInput as error:
         return Seen(reason=_noticed(f"the pretraining data cannot be opened: {error}"))
     digests = identity.digests(source, track=console.track, uses_cache=uses_cache)
-    return Seen(digests, isinstance(source, HasFiles), "")
+    return Seen(digests, has_files(source), "")
 
 
 def count(probing: Probing, seen: Seen) -> Leaks:
     """Compares digests, and warns. Broken images do not count."""
     task = probing.task
-    drawn, parts = probing.drawn, (task.test, probing.drawn.train)
-    test, train = (probing.extractor.digests(part)[drawn.are_valid(part)] for part in parts)
+    draws, parts = probing.label_draws, (task.test, probing.label_draws.train)
+    test, train = (probing.extractor.digests(part)[draws.are_valid(part)] for part in parts)
     in_training = int(identity.occur_in(test, train).sum())
     in_pretraining, reason = None, seen.reason
-    if seen.digests is not None and seen.are_files != isinstance(task.test.source, HasFiles):
+    if seen.digests is not None and seen.are_files != has_files(task.test.source):
         reason = _noticed(
-            "only one of the pretraining and the test data are files, so their digests cannot be compared"
+            "one of the pretraining and test data is files, the other is not, so their digests cannot be compared"
         )
     elif seen.digests is not None:
         in_pretraining = int(identity.occur_in(test, seen.digests).sum())

@@ -14,7 +14,9 @@ from openjepa.core.contracts import probes
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Features
 from openjepa.data.batches.build import open_images
+from openjepa.data.batches.images import Images
 from openjepa.data.crops.evaluation import EvaluationCrop
+from openjepa.data.subset import subset
 from openjepa.evaluation import probe_cache
 from openjepa.evaluation.feature_cache import WORKERS, Extractor, open_crops
 from openjepa.evaluation.label_draws import LabelDraws, LabelPlan
@@ -70,9 +72,9 @@ class Probing:
 
     def outcome(self, name: str, representation: str) -> Outcome:
         """Features are extracted before the clock starts."""
-        fitted = self._fitted(name, representation)
+        fitted, labels = self._fitted(name, representation), self.label_draws.valid_test.labels
         if fitted != FINETUNE:
-            train, test = self._features(name, representation, self.drawn.train), self._test(name, representation)
+            train, test = self._features(name, representation, self.label_draws.train), self._test(name, representation)
         console.notice(f"{self.task.name}: {name} on {representation} …")
         predictions = []
         for seed, rows in self._draws(name):
@@ -82,7 +84,7 @@ class Probing:
                 predictions.append(self._fit_and_predict(fitted, representation, seed, train.rows(rows), test))
         return Outcome(
             guesses=torch.stack([one.guesses for one in predictions]),
-            labels=self._valid_test.labels,
+            labels=labels,
             seeds=tuple(seed for seed, _ in self._draws(name)),
             protocol={**self._protocol(fitted, representation), "chosen": [one.chosen for one in predictions]},
             seconds=sum(one.seconds for one in predictions),
@@ -132,31 +134,32 @@ class Probing:
         return self.task.definition.evaluation_crop(self.extractor.image_size)
 
     @cached_property
-    def drawn(self) -> LabelDraws:
+    def label_draws(self) -> LabelDraws:
         uses_features = any(name != FINETUNE for name in self.names)
-        return LabelDraws(self.task, self.plan, self.extractor, self.evaluation_crop, uses_features)
-
-    @cached_property
-    def _valid_test(self) -> Labelled:
-        """The test images that can be decoded."""
-        return self.task.test.take(self.drawn.are_valid(self.task.test).nonzero().squeeze(1))
+        return LabelDraws(
+            task=self.task,
+            plan=self.plan,
+            extractor=self.extractor,
+            crop=self.evaluation_crop,
+            uses_features=uses_features,
+        )
 
     def _draws(self, name: str) -> list[tuple[int, Tensor]]:
-        """(seed, rows of `drawn.train` with a label). Only the first if nothing about it is random."""
+        """(seed, rows of `label_draws.train` with a label). Only the first if nothing about it is random."""
         is_repeated = self.plan.is_random or "seed" in self._options(name)
-        return self.drawn.rows[: None if is_repeated else 1]
+        return self.label_draws.rows[: None if is_repeated else 1]
 
     def _test(self, name: str, representation: str) -> Features:
         features = self._features(name, representation, self.task.test)
-        is_valid = self.drawn.are_valid(self.task.test)
+        is_valid = self.label_draws.are_valid(self.task.test)
         return features if is_valid.all() else features.rows(is_valid.nonzero().squeeze(1))
 
     def _features(self, name: str, representation: str, part: Labelled) -> Features:
         # Raw pixels of random crops would fill the memory and teach a linear head no more than the fixed crop does.
-        has_views = name == LINEAR and part is self.drawn.train and representation != PIXELS
+        has_views = name == LINEAR and part is self.label_draws.train and representation != PIXELS
         num_views = self.request.views if has_views else 0
-        is_alone = not self.drawn.uses_features  # only fine-tuning was requested: extract raw pixels alone
-        features, _ = self.extractor.features(
+        is_alone = not self.label_draws.uses_features  # only fine-tuning was requested: extract raw pixels alone
+        features = self.extractor.features(
             representation, part, self.evaluation_crop, num_views=num_views, is_alone=is_alone
         )
         if self.request.features == "last4" and name != LINEAR and features.layers is not None:
@@ -172,16 +175,27 @@ class Probing:
         settings = self.request.probe_options.get(name, {})
         return options_of(name, {**published, **settings} if isinstance(settings, Mapping) else settings)
 
+    @cached_property
+    def _labelled_rows(self) -> Tensor:
+        """Rows of `label_draws.train` that any seed learns from, sorted."""
+        return torch.cat([rows for _, rows in self.label_draws.rows]).unique()
+
+    @cached_property
+    def _tuning_images(self) -> Images:
+        """Random crops of the images at `_labelled_rows`, opened once for all seeds and representations."""
+        part = self.label_draws.train.take(self._labelled_rows)
+        crops = (self.evaluation_crop.random(),)
+        source = subset(part.source, part.index)
+        return open_images(source, crops, cache="if it fits", num_workers=WORKERS, track=console.track)
+
     def _finetuned(self, representation: str, seed: int, rows: Tensor) -> Prediction:
+        images, test = self._tuning_images, self.label_draws.valid_test  # opened before the clock starts
         began = time.perf_counter()
         tuned = Finetune(**{**self._options(FINETUNE), "seed": seed})
-        part = self.drawn.train.take(rows)
         network = self.extractor.networks[representation]
         if representation == TRAINED and self.tuned is not None:
             network = self.tuned
-        crops = (self.evaluation_crop.random(),)
-        images = open_images(part.source, crops, cache="auto", num_workers=WORKERS, track=console.track)
-        tuned.fit(network, images, part.index, part.labels, console.track)
-        test = self._valid_test
+        index, labels = torch.searchsorted(self._labelled_rows, rows), self.label_draws.train.labels[rows]
+        tuned.fit(network, images, index, labels, console.track)
         guesses = tuned.predict(open_crops(test, self.evaluation_crop), test.index)
         return Prediction(guesses=guesses, chosen=tuned.chosen, seconds=time.perf_counter() - began)

@@ -17,7 +17,7 @@ from openjepa.data.crops.randaugment import RandAugment
 CPU = torch.device("cpu")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Views:
     """What one step learns from."""
 
@@ -44,7 +44,8 @@ class Stream:
         ours, theirs = tee(self._rows(len(index)))  # workers read ahead
         batches = images.batches((self._request(index[rows], step) for step, rows in enumerate(theirs)), CPU)
         for step, (rows, batch) in enumerate(zip(ours, batches, strict=True)):
-            yield Views(step, self._finished(batch.views[0], step), labels[rows], batch.is_valid)
+            finished = self._finished(batch.views[0], step)
+            yield Views(step=step, images=finished, labels=labels[rows], is_valid=batch.is_valid)
 
     def _request(self, index: Tensor, step: int) -> CropRequest:
         return CropRequest(index, (draw_crops(len(index), seeding.generator(self.seed, "finetune crops", step)),))

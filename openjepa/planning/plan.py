@@ -81,10 +81,10 @@ def plan(
     """Counts one step of the config; `price` and `num_images` replace the assumed price and the counted images."""
     config = setup.resolve(config)
     assumed = _assumptions(config, find(gpu), gpus, utilisation, price, num_images)
-    Order(assumed.num_images, config.train.batch_size, config.seed)  # rejects a batch larger than the data …
-    split = Split(
-        config.train.batch_size, config.train.accumulate, world_size=gpus
-    )  # … or one that the GPUs cannot share equally
+    train = config.train
+    Order(assumed.num_images, train.batch_size, config.seed)  # rejects a batch larger than the data …
+    # … or one that the GPUs cannot share equally
+    split = Split(batch_size=train.batch_size, accumulate=train.accumulate, world_size=gpus)
     work = cost.count(config, num_images=split.size, precision=assumed.precision)
     return Plan(
         config=config,

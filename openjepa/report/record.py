@@ -86,7 +86,7 @@ def load_images(config: Config, num_images: int) -> Shown:
     draws = draw_crops(len(order), seeding.generator(SEED, "report crops"))
     rows = torch.arange(len(order)).split(CHUNK)
     requests = (CropRequest(order[chunk], (NO_DRAWS, draws.take(chunk))) for chunk in rows)
-    crop = RandomCrop(data.height_width, data.crop_scale, data.crop_aspect, data.flip)
+    crop = RandomCrop(size=data.height_width, scale=data.crop_scale, aspect=data.crop_aspect, flip=data.flip)
     batches = open_images(source, (EvaluationCrop(data.height_width), crop)).batches(requests, torch.device("cpu"))
     views = [tuple(batched.normalise(view) for view in batch.views) for batch in batches]
     images, crops = (torch.cat(column) for column in zip(*views, strict=True))

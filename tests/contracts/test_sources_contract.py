@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 
 from contracts.miniatures import WRITERS
@@ -12,6 +13,11 @@ from openjepa import checks
 from openjepa.core.contracts import sources
 from openjepa.core.errors import BrokenImage
 from openjepa.core.types import Sample
+from openjepa.data import check, digests
+from openjepa.data.batches.build import open_images
+from openjepa.data.crops.crop import NO_DRAWS, CropRequest
+from openjepa.data.crops.evaluation import EvaluationCrop
+from openjepa.data.decode.image import decode
 from openjepa.data.open import open_source
 
 
@@ -111,6 +117,21 @@ class WithoutFiles(Good):
         return Path("/nowhere") / str(index)
 
 
+class WithTextPaths(Good):
+    def path(self, index: int) -> str:
+        return __file__
+
+
+class WithRoot(Good):
+    def path(self) -> str:
+        return "/data/root"
+
+
+class InArrays(Good):
+    def __getitem__(self, index: int) -> Sample:
+        return replace(super().__getitem__(index), image=image(index).numpy())
+
+
 class AllAlike(Good):
     def identity(self, index: int) -> str:
         return "me"
@@ -137,6 +158,9 @@ class WithOneName(Good):
         (OtherRendered(), r"render\(indices\) differs"),
         (OtherLabelsRendered(), r"render\(indices\) has other labels"),
         (WithoutFiles(), r"path\(index\) is not a file"),
+        (WithTextPaths(), r"path\(0\) is a str; expected a pathlib.Path"),
+        (WithRoot(), "path, render or identity cannot be called"),
+        (InArrays(), "image 0 is a ndarray; expected a tensor"),
         (AllAlike(), "the same identity"),
         (WithOneName(), 'a class of label "class" has no name'),
     ],
@@ -146,6 +170,49 @@ def test_a_broken_promise_is_noticed(source: Good, message: str) -> None:
     checks.source(Good(), changed=Good(4), broken=(Good(9), 7))
     with pytest.raises(AssertionError, match=message):
         checks.source(source)
+
+
+class Flipped(Good):
+    """Changes what it decodes, though its files are read instead."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(1)
+        object.__setattr__(self, "file", file)
+
+    def __getitem__(self, index: int) -> Sample:
+        return Sample(decode(self.file).flip(2), {"class": 0})
+
+    def path(self, index: int) -> Path:
+        return self.file
+
+
+def test_a_source_of_files_that_changes_its_images_is_noticed(tmp_path: Path) -> None:
+    Image.fromarray(image(0).permute(1, 2, 0).numpy()).save(tmp_path / "0.png")
+    with pytest.raises(
+        AssertionError, match=r"\[0\].image differs from the image in path\(0\), which is decoded instead"
+    ):
+        checks.source(Flipped(tmp_path / "0.png"))
+
+
+class SameNames(Good):
+    """Uses the names of abilities for other things."""
+
+    path = "/data/root"
+    images = ("0.png", "1.png")
+    render = "always"
+    identity = "mine"
+    class_names = ("cat", "dog")
+
+
+def test_attributes_named_like_abilities_are_no_abilities() -> None:
+    source = SameNames(6)
+    checks.source(source)
+    crops = (EvaluationCrop((4, 4)),)
+    (batch,) = open_images(source, crops).batches([CropRequest(torch.tensor([2, 0]), (NO_DRAWS,))], torch.device("cpu"))
+    (same,) = open_images(Good(6), crops).batches([CropRequest(torch.tensor([2, 0]), (NO_DRAWS,))], torch.device("cpu"))
+    assert torch.equal(batch.views[0], same.views[0])
+    assert torch.equal(digests.digests(source), digests.digests(Good(6)))
+    assert len(list(check.findings(source))) == 6
 
 
 class Careless(Good):

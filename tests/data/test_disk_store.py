@@ -22,7 +22,7 @@ from openjepa.data.crops.crop import RandomCrop
 from openjepa.data.open import open_source
 from openjepa.machine import cache
 
-CROP = RandomCrop((16, 16), scale=(0.3, 1.0), aspect=(0.75, 4 / 3), flip=True)
+CROP = RandomCrop(size=(16, 16), scale=(0.3, 1.0), aspect=(0.75, 4 / 3), flip=True)
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +102,7 @@ def test_a_changed_file_is_never_shown_as_it_was(tmp_path: Path, cache_folder: P
 
 def test_another_size_of_crop_is_another_cache(folder: Path, cache_folder: Path) -> None:
     opened(folder, "disk")
-    FileImages(open_source(str(folder)), (RandomCrop((8, 8), CROP.scale, CROP.aspect),), cache="disk")
+    FileImages(open_source(str(folder)), (RandomCrop(size=(8, 8), scale=CROP.scale, aspect=CROP.aspect),), cache="disk")
     assert len(tables(cache_folder)) == 2
 
 
@@ -199,7 +199,9 @@ def test_what_was_not_used_for_longest_makes_room(folder: Path, cache_folder: Pa
         os.utime(path, (1, 1))
     size = (cache_folder / f"{old}.bytes").stat().st_size
     monkeypatch.setenv("OPENJEPA_CACHE_GB", str(1.5 * size / 1e9))
-    FileImages(open_source(str(folder)), (RandomCrop((17, 17), CROP.scale, CROP.aspect),), cache="disk")
+    FileImages(
+        open_source(str(folder)), (RandomCrop(size=(17, 17), scale=CROP.scale, aspect=CROP.aspect),), cache="disk"
+    )
     assert len(tables(cache_folder)) == 1 and old not in tables(cache_folder) and cache.load(old) is None
 
 
@@ -245,7 +247,7 @@ def test_broken_images_are_replaced_and_reported_as_without_a_cache(folder: Path
 
 
 def loader_of(images: FileImages) -> Loader:
-    return Loader(images, Order(len(images), 8, 1), Split(8), 1, 0.5, torch.device("cpu"))
+    return Loader(images, Order(len(images), 8, 1), Split(batch_size=8), 1, 0.5, torch.device("cpu"))
 
 
 def test_a_mapped_file_is_pickled_as_its_name(folder: Path) -> None:

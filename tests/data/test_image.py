@@ -19,7 +19,7 @@ from PIL import Image, ImageFile, ImageOps
 
 from openjepa.core.errors import BrokenImage
 from openjepa.data.crops.evaluation import EvaluationCrop
-from openjepa.data.crops.per_image import cut
+from openjepa.data.crops.per_image import cut_whole_pixels
 from openjepa.data.decode import image, pillow, shrink_on_load
 
 
@@ -63,7 +63,7 @@ def png_chunk(name: bytes, data: bytes) -> bytes:
 def stretched(data: bytes, size: tuple[int, int]) -> torch.Tensor:
     """All of an image at this (h, w), as an evaluation that squeezes sees it."""
     decoded = shrink_on_load.decode(data, EvaluationCrop(size, squeeze=True).min_size, shrink_on_load.Scratch())
-    return cut(decoded, [0.0, 0.0, *map(float, decoded.size)], size)
+    return cut_whole_pixels(decoded, [0.0, 0.0, *map(float, decoded.size)], size)
 
 
 def reason(data: Any) -> str:

@@ -1,5 +1,7 @@
 """Order, sharing, crops (against Pillow), decoded images and batches."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +15,15 @@ import runner
 from openjepa.core.contracts import Source
 from openjepa.core.errors import BadInput, BrokenImage
 from openjepa.core.types import Augmentation, Batch, Sample
+from openjepa.data.batches import workers
 from openjepa.data.batches.build import open_images
 from openjepa.data.batches.from_arrays import ArrayImages
 from openjepa.data.batches.from_files import FileImages
 from openjepa.data.batches.loader import Loader
 from openjepa.data.batches.order import Order, Split
 from openjepa.data.crops import batched
-from openjepa.data.crops.crop import CropDraws, Cropped, CropRequest, RandomCrop, crop_boxes, draw_crops
+from openjepa.data.crops.crop import NO_DRAWS, CropDraws, Cropped, CropRequest, RandomCrop, crop_boxes, draw_crops
+from openjepa.data.crops.evaluation import EvaluationCrop
 from openjepa.data.open import open_source
 from openjepa.data.sources.arrays import ArraySource
 
@@ -48,11 +52,11 @@ def test_rounds_and_ranks_share_a_batch_without_gap_or_overlap() -> None:
         row
         for accumulation_round in range(3)
         for rank in range(2)
-        for row in range(12)[Split(12, 3, rank, 2).rows(accumulation_round)]
+        for row in range(12)[Split(batch_size=12, accumulate=3, rank=rank, world_size=2).rows(accumulation_round)]
     ]
     assert rows == list(range(12))
     with pytest.raises(BadInput, match="use a multiple of 6"):
-        Split(16, 3, 0, 2)
+        Split(batch_size=16, accumulate=3, rank=0, world_size=2)
 
 
 # --- crops ---
@@ -130,7 +134,7 @@ def test_normalising_bytes_in_pieces_changes_no_bit(number: int) -> None:
 # --- decoded images and batches ---
 
 
-CROP = RandomCrop((16, 16), scale=(0.3, 1.0), aspect=(0.75, 4 / 3), flip=True)
+CROP = RandomCrop(size=(16, 16), scale=(0.3, 1.0), aspect=(0.75, 4 / 3), flip=True)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +153,7 @@ def loader(
     return Loader(
         images=FileImages(source, (CROP,), cache=cache, num_workers=workers),
         order=Order(len(source), 8, seed=1),
-        split=split or Split(8),
+        split=split or Split(batch_size=8),
         seed=1,
         max_broken=max_broken,
         device=torch.device("cpu"),
@@ -180,7 +184,7 @@ def test_two_processes_and_two_rounds_see_the_parts_of_one_batch(folder: Path) -
     whole = first(loader(source).batches(3), 1)[0].images
     parts = {}
     for rank in range(2):
-        batches = loader(source, split=Split(8, 2, rank, 2)).batches(3)
+        batches = loader(source, split=Split(batch_size=8, accumulate=2, rank=rank, world_size=2)).batches(3)
         for accumulation_round in range(2):
             parts[accumulation_round, rank] = next(batches).images
     assert torch.allclose(torch.cat([parts[key] for key in sorted(parts)]), whole, atol=1e-5)
@@ -194,14 +198,14 @@ VIEWS = (
 
 
 def with_views(source, split: Split, workers: int = 0) -> Loader:
-    crops = tuple(RandomCrop(view.size, view.scale, view.aspect, view.flip) for view in VIEWS)
+    crops = tuple(RandomCrop(size=view.size, scale=view.scale, aspect=view.aspect, flip=view.flip) for view in VIEWS)
     images = FileImages(source, crops, cache="none", num_workers=workers)
     return replace(loader(source, split=split), images=images, augmentations=VIEWS)
 
 
 def test_views_are_drawn_apart_and_shared_between_processes_and_rounds(folder: Path) -> None:
     source = open_source(str(folder))
-    whole = first(with_views(source, Split(8)).batches(3), 1)[0]
+    whole = first(with_views(source, Split(batch_size=8)).batches(3), 1)[0]
     assert [view.shape[2:] for view in whole.views] == [(16, 16), (16, 16), (8, 8)]
     assert not torch.allclose(whole.views[0], whole.views[1], atol=0.1), "each view has numbers of its own"
     means, stds = (torch.tensor(values)[:, None, None] for values in (batched.MEAN, batched.STD))
@@ -209,7 +213,9 @@ def test_views_are_drawn_apart_and_shared_between_processes_and_rounds(folder: P
     assert torch.allclose(small[:, 0], small[:, 1], atol=1e-5), "only the small ones are grey by all chance"
     parts: dict[tuple[int, int], Batch] = {}
     for rank in range(2):
-        batches = with_views(source, Split(8, 2, rank, 2), workers=rank).batches(3)
+        batches = with_views(source, Split(batch_size=8, accumulate=2, rank=rank, world_size=2), workers=rank).batches(
+            3
+        )
         parts |= {(number, rank): next(batches) for number in range(2)}
     for number, view in enumerate(whole.views):
         assert torch.allclose(torch.cat([parts[key].views[number] for key in sorted(parts)]), view, atol=1e-4)
@@ -270,6 +276,42 @@ def test_a_broken_image_of_any_source_is_replaced_by_the_next_valid_one_and_list
     assert batch.is_valid.tolist() == [True, False, True] and batch.broken == {"one": "a hole"}
 
 
+def test_rendered_images_are_never_sent_to_worker_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script without `if __name__ == "__main__"` cannot start them where processes are spawned."""
+    monkeypatch.setattr(workers, "DataLoader", None)
+    crop = EvaluationCrop((32, 32))
+    for cache in ("none", "memory"):
+        images = open_images(open_source("scenes:5"), (crop,), cache=cache, num_workers=2)
+        (batch,) = images.batches([CropRequest(torch.arange(5), (NO_DRAWS,))], torch.device("cpu"))
+        assert batch.views[0].shape == (5, 3, 32, 32)
+
+
+FAILING = """
+import torch
+from openjepa.data.batches import workers
+
+class Work:
+    def __getitem__(self, item):
+        if {where} and item == 3:
+            raise KeyError("a bug in somebody's source")
+        return item
+
+if __name__ == "__main__":
+    results = workers.each(Work(), range(1000), num_workers=2)
+    for result in results:
+        if result == 5:
+            raise KeyError("a bug in somebody's loop")
+"""
+
+
+@pytest.mark.parametrize(("where", "message"), [("True", "somebody's source"), ("False", "somebody's loop")])
+def test_a_bug_ends_the_process_and_its_workers(where: str, message: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(FAILING.format(where=where))
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and message in done.stderr
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_too_many_broken_images_stop_with_a_message(folder_with_broken: Path, workers: int) -> None:
     source = open_source(str(folder_with_broken))
@@ -287,5 +329,7 @@ def test_a_folder_of_broken_files_only_is_refused(tmp_path: Path, cache: str) ->
 
 
 def test_what_a_training_crop_needs_follows_from_scale_and_aspect() -> None:
-    assert RandomCrop((100, 100), (0.25, 1.0), (1.0, 1.0)).min_size((1000, 1000)) == (200, 200)
-    assert RandomCrop((224, 224), (0.3, 1.0), (0.75, 4 / 3)).min_size((50, 60)) == (50, 60), "nothing is enlarged"
+    assert RandomCrop(size=(100, 100), scale=(0.25, 1.0), aspect=(1.0, 1.0)).min_size((1000, 1000)) == (200, 200)
+    assert RandomCrop(size=(224, 224), scale=(0.3, 1.0), aspect=(0.75, 4 / 3)).min_size((50, 60)) == (50, 60), (
+        "nothing is enlarged"
+    )

@@ -10,7 +10,7 @@ from PIL import Image, ImageOps
 
 from openjepa.core.errors import BrokenImage
 from openjepa.data.crops.crop import RandomCrop
-from openjepa.data.crops.per_image import cut
+from openjepa.data.crops.per_image import cut_whole_pixels
 from openjepa.data.decode import image
 from openjepa.data.decode.shrink_on_load import Decoded, Scratch, decode
 
@@ -104,23 +104,27 @@ def test_a_crop_is_pillows_crop_and_then_resize(box: tuple, size: tuple) -> None
     top, left, height, width = box
     part = Image.fromarray(noise).crop((left, top, left + width, top + height))
     expected = pixels_of(part.resize(size[::-1], Image.Resampling.BILINEAR)).permute(2, 0, 1)
-    ours = cut(Decoded(torch.from_numpy(noise), (40, 60), (40, 60)), [float(side) for side in box], size)
+    ours = cut_whole_pixels(Decoded(torch.from_numpy(noise), (40, 60), (40, 60)), [float(side) for side in box], size)
     assert (ours.int() - expected.int()).abs().max() <= 1
 
 
 def test_a_crop_of_a_scaled_image_shows_what_the_same_crop_of_the_whole_one_does() -> None:
     data, box = encoded(photo(403, 805), quality=95), [100.0, 200.0, 240.0, 240.0]
-    views = [cut(decode(data, need, Scratch()), box, (32, 32)) for need in (whole, lambda true: (100, 200))]
+    views = [
+        cut_whole_pixels(decode(data, need, Scratch()), box, (32, 32)) for need in (whole, lambda true: (100, 200))
+    ]
     assert (views[0].int() - views[1].int()).abs().float().mean() < 2
 
 
 def test_a_crop_smaller_than_a_pixel_is_a_pixel() -> None:
     tiny = Decoded(torch.arange(12, dtype=torch.uint8).view(2, 2, 3), (2, 2), (200, 200))
-    assert torch.equal(cut(tiny, [199.0, 199.0, 1.0, 1.0], (1, 1)).flatten(), torch.tensor([9, 10, 11]).byte())
+    assert torch.equal(
+        cut_whole_pixels(tiny, [199.0, 199.0, 1.0, 1.0], (1, 1)).flatten(), torch.tensor([9, 10, 11]).byte()
+    )
 
 
 def test_a_crop_never_has_to_be_enlarged_if_the_image_had_the_pixels() -> None:
-    crop = RandomCrop((64, 64), scale=(0.3, 1.0), aspect=(0.75, 4 / 3))
+    crop = RandomCrop(size=(64, 64), scale=(0.3, 1.0), aspect=(0.75, 4 / 3))
     assert crop.min_size((480, 640)) == (117, 156)
     assert decode(encoded(photo(480, 640)), crop.min_size, Scratch()).pixels.shape[:2] == (120, 160)
     assert image.header(encoded(photo(30, 20))).size == crop.min_size((30, 20)), "and a small one stays as it is"

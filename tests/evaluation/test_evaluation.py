@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import PIL
 import pytest
 import torch
 from PIL import Image
@@ -15,12 +16,16 @@ from torch import Tensor, nn
 import openjepa
 from openjepa.core.contracts import Probe, probes
 from openjepa.core.errors import BadInput, OpenJepaError
+from openjepa.core.types import Sample
+from openjepa.data.abilities import has_files
 from openjepa.data.crops import batched
 from openjepa.evaluation import encoders, feature_cache, features
 from openjepa.evaluation.candidate import open_candidate
+from openjepa.evaluation.evaluate import Evaluation
 from openjepa.evaluation.probes.baselines import random_like
 from openjepa.evaluation.probes.logistic import Logistic
 from openjepa.evaluation.request import Request
+from openjepa.evaluation.tasks.task import Labelled, Task, open_task
 from openjepa.models.sizes import SIZES
 from openjepa.models.vit import VisionTransformer
 from openjepa.nn import wrappers
@@ -362,8 +367,65 @@ def test_a_class_without_a_valid_labelled_image_is_refused(tmp_path: Path) -> No
     folder = save_in_folders(tmp_path, 40)
     for path in (folder / "train" / "2").iterdir():
         path.write_bytes(b"broken")
-    with pytest.raises(BadInput, match="1 classes of .* have no labelled image that can be decoded"):
+    with pytest.raises(BadInput, match="1 of 4 classes of .* have no labelled image that can be decoded"):
         openjepa.evaluate(Quarters(), str(folder), probe="knn")
+
+
+def test_a_test_set_of_broken_images_only_is_refused(tmp_path: Path) -> None:
+    folder = save_in_folders(tmp_path, 40) / "train"  # without a test split: some images of the folder are the test set
+    test = open_task(str(folder), image_size=(8, 8)).test
+    assert has_files(test.source)
+    for index in test.index.tolist():
+        test.source.path(index).write_bytes(b"broken")
+    message = f"none of the {len(test.index)} test images of .* can be decoded; list them with openjepa data check"
+    for probe in ("knn", "finetune"):
+        with pytest.raises(BadInput, match=message):
+            openjepa.evaluate(Quarters(), str(folder), probe=probe)
+
+
+def test_another_version_of_pillow_extracts_features_of_files_again(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("OPENJEPA_CACHE", str(tmp_path / "cache"))
+    folder, encoder = str(save_in_folders(tmp_path / "p", 40)), Quarters()
+    openjepa.evaluate(encoder, folder, probe="knn")
+    for version, num_calls in ((PIL.__version__, 1), ("other", 3)):  # one call for the fingerprint of its behaviour
+        monkeypatch.setattr(PIL, "__version__", version)
+        count = encoder.calls
+        openjepa.evaluate(encoder, folder, probe="knn")
+        assert encoder.calls == count + num_calls
+
+
+class SameNames:
+    """Somebody's own source that uses the names of abilities for other things."""
+
+    path = "/data/root"
+
+    def __init__(self, images: Tensor, labels: Tensor) -> None:
+        self.images, self.pixels, self.labels = [f"{index}.png" for index in range(len(images))], images, labels
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def __getitem__(self, index: int) -> Sample:
+        return Sample(self.pixels[index], {"class": int(self.labels[index])})
+
+    def all_labels(self) -> dict[str, Tensor]:
+        return {"class": self.labels}
+
+    def fingerprint(self) -> str:
+        return "same names"
+
+
+@pytest.mark.parametrize("probe", ["knn", "finetune"])
+def test_a_source_with_attributes_named_like_abilities_is_read_by_index(probe: str) -> None:
+    x, y = quarters(40, 0)
+    source = SameNames(torch.from_numpy(x).permute(0, 3, 1, 2), torch.from_numpy(y))
+    part = Labelled(source, torch.arange(40), source.labels)
+    definition = open_task("scenes-colour", image_size=(8, 8)).definition
+    task = Task(name="own", definition=definition, train=part, test=part, split="all", num_classes=4)
+    request = Request(probe=probe, uses_cache=False, settings={"finetune": {"epochs": 1, "warmup_epochs": 0.0}})
+    candidate = open_candidate(Quarters(), which=request.encoder, image_size=None, random=None)
+    scores = Evaluation(candidate, request).run([task])
+    assert scores[-1].num_test == 40 and scores[-1].leaks["training"] == 40
 
 
 def test_files_are_resized_and_cropped_as_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,9 @@ from openjepa.data.batches.build import open_images
 from openjepa.data.crops import batched
 from openjepa.data.crops.evaluation import EvaluationCrop
 from openjepa.data.crops.randaugment import RandAugment
+from openjepa.data.open import open_source
 from openjepa.data.sources.arrays import ArraySource
-from openjepa.evaluation import features
+from openjepa.evaluation import features, probing
 from openjepa.evaluation.probes import layer_decay
 from openjepa.evaluation.probes.finetune import Finetune, mean_loss
 from openjepa.evaluation.training_views import Stream, Views
@@ -215,8 +216,9 @@ def test_broken_images_are_left_out_of_the_loss() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(768, 2))
     is_valid = torch.tensor([True, False, True, True])
     expected = F.cross_entropy(model(images[is_valid]), labels[is_valid], label_smoothing=0.1)
-    assert mean_loss(model, Views(0, images, labels, is_valid), 0.1).item() == pytest.approx(expected.item(), rel=1e-5)
-    assert mean_loss(model, Views(0, images, labels, torch.zeros(4, dtype=torch.bool)), 0.1) == 0
+    views = Views(step=0, images=images, labels=labels, is_valid=is_valid)
+    assert mean_loss(model, views, 0.1).item() == pytest.approx(expected.item(), rel=1e-5)
+    assert mean_loss(model, dataclasses.replace(views, is_valid=torch.zeros(4, dtype=torch.bool)), 0.1) == 0
 
 
 class Spy(Foreign):
@@ -280,6 +282,37 @@ def test_fine_tuning_alone_decodes_images_to_find_broken_ones_and_extracts_no_fe
         assert {(score.num_train, score.num_test) for score in scores} == {(15, 15)}
     names = {PIXELS} if probe == "finetune" else {PIXELS, RANDOM, TRAINED}
     assert passes == [names], "once: training and test images are the same here, and the second evaluation has a cache"
+
+
+def test_fine_tuning_with_few_labels_opens_only_the_labelled_images_and_only_once(
+    tiny_encoder: VisionTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = runner.make_labelled(tmp_path / "images")
+    opened: list[tuple[int, str]] = []
+    open_all = probing.open_images
+    monkeypatch.setattr(
+        probing,
+        "open_images",
+        lambda source, *parts, **options: (
+            opened.append((len(source), options["cache"])) or open_all(source, *parts, **options)
+        ),
+    )
+    options = {"finetune": {"epochs": 1, "warmup_epochs": 0.0}}
+    scores = openjepa.evaluate(
+        tiny_encoder, str(folder), probe="finetune", labels="1/class", draws=2, settings=options, uses_cache=False
+    )
+    ((number, cache),) = opened
+    assert scores[-1].num_labels <= number <= 2 * scores[-1].num_labels < scores[-1].num_train and cache == "if it fits"
+
+
+def test_files_that_do_not_fit_in_memory_are_not_written_to_disk_if_memory_alone_may_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("openjepa.data.batches.from_files.memory_limit", lambda: 0)
+    monkeypatch.setenv("OPENJEPA_CACHE", str(tmp_path / "cache"))
+    folder = runner.make_labelled(tmp_path / "images")
+    images = open_images(open_source(f"{folder}/train"), (CROP.random(),), cache="if it fits")
+    assert images.store is None and not (tmp_path / "cache").exists()
 
 
 def test_labels_follow_their_index_in_the_source(tiny_encoder: VisionTransformer) -> None:

@@ -67,7 +67,13 @@ def load(name: str, source: HasFiles) -> ImageStore | None:
         mapped = Mapped(os.fspath(path), num_bytes)
     except RuntimeError:  # torch raises it if another process has deleted the file since we looked
         return None
-    return ImageStore(mapped, len(table), store.starts_of(table), table, store.with_paths(reasons, source))
+    return ImageStore(
+        pieces=mapped,
+        per_piece=len(table),
+        starts=store.starts_of(table),
+        table=table,
+        broken=store.with_paths(reasons, source),
+    )
 
 
 def write(name: str, source: HasFiles, crops: Crops, parts: Iterable[Part], expected: float) -> ImageStore:

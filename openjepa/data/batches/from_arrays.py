@@ -11,8 +11,9 @@ from itertools import tee
 import torch
 from torch import Tensor
 
-from openjepa.core.contracts import InMemory, RendersBatches, Source
+from openjepa.core.contracts import Source
 from openjepa.core.errors import BadInput
+from openjepa.data.abilities import is_in_memory, renders_batches
 from openjepa.data.batches import workers
 from openjepa.data.batches.images import Cache, failure, memory_limit, this_or_next_valid
 from openjepa.data.crops import batched
@@ -41,7 +42,9 @@ class ArrayImages:
         num_workers: int = 0,
         track: Track | None = None,
     ) -> None:
-        self.reader, self.crops, self.num_workers = Reader(source), crops, num_workers
+        self.reader, self.crops = Reader(source), crops
+        # A process costs more than it saves on rendered batches, and a plain script cannot start one by spawning.
+        self.num_workers = 0 if renders_batches(source) else num_workers
         self.memory = self._load(source, cache, track)
 
     def __len__(self) -> int:
@@ -54,7 +57,7 @@ class ArrayImages:
             images = _to(loaded.images, device)
             pairs = zip(self.crops, request.draws, strict=True)
             views = tuple(crop_images(images, crop, draws) for crop, draws in pairs)
-            yield Cropped(views, request.index, loaded.is_valid, loaded.broken)
+            yield Cropped(views=views, index=request.index, is_valid=loaded.is_valid, broken=loaded.broken)
 
     def _loaded(self, indices: Iterable[Tensor]) -> Iterator[Loaded]:
         if self.memory is not None:
@@ -62,16 +65,15 @@ class ArrayImages:
         return _checked(workers.each(self.reader, indices, num_workers=self.num_workers))
 
     def _load(self, source: Source, cache: Cache, track: Track | None) -> Loaded | None:
-        if isinstance(source, InMemory):
+        if is_in_memory(source):
             return _all_valid(source.images)
-        if cache == "none" or (cache == "auto" and not self._fits()):
+        if cache == "none" or (cache != "memory" and not self._fits()):
             return None
-        num_workers = 0 if isinstance(source, RendersBatches) else self.num_workers
         chunks = torch.arange(len(self)).split(CHUNK)
-        parts: Iterable[Loaded] = _checked(workers.each(self.reader, chunks, num_workers=num_workers))
+        parts: Iterable[Loaded] = _checked(workers.each(self.reader, chunks, num_workers=self.num_workers))
         if track is not None:
             parts = track(parts, "loading images into memory", len(chunks))
-        return _joined(parts, len(self), is_one_size=isinstance(source, RendersBatches))
+        return _joined(parts, len(self), is_one_size=renders_batches(source))
 
     def _fits(self) -> bool:
         first = next(_checked([self.reader[torch.tensor([0])]]))
@@ -85,7 +87,7 @@ class Reader:
     source: Source
 
     def __getitem__(self, index: Tensor) -> Loaded:
-        if isinstance(self.source, RendersBatches):
+        if renders_batches(self.source):
             return _all_valid(self.source.render(index.tolist())[0])
         images, is_valid = [], []
         broken: dict[str, str] = {}
@@ -108,7 +110,7 @@ def crop_images(images: Pixels, crop: Crop, draws: CropDraws) -> Tensor:
         singles = (image[None] for image in images)
         return torch.cat([crop_images(one, crop, draws.take(slice(row, row + 1))) for row, one in enumerate(singles)])
     height, width = images.shape[2:]
-    if crop.keeps((height, width)):
+    if crop.leaves_unchanged((height, width)):
         return images
     sizes = torch.tensor([height, width]).expand(len(images), 2)
     return batched.crop_resize(images, crop.boxes(draws, sizes), crop.size, crop.flips(draws))

@@ -54,8 +54,10 @@ class FileImages:
         if cache == "none":
             return None
         expected = self._expected_bytes()
-        if cache == "memory" or (cache == "auto" and expected <= memory_limit()):
+        if cache == "memory" or (cache != "disk" and expected <= memory_limit()):
             return store.in_memory(self._parts("decoding images into memory"), self.source)
+        if cache == "if it fits":
+            return None
         try:
             return self._on_disk(expected)
         except (disk_store.DoesNotFit, OSError):
@@ -124,7 +126,10 @@ class Cropper:
                 is_valid[row] = False
                 broken |= skipped
             if image is None:
-                return Cropped((), request.index, is_valid, broken, failure(skipped))
+                return Cropped(
+                    views=(), index=request.index, is_valid=is_valid, broken=broken, failure=failure(skipped)
+                )
             for view in views:
                 view.take(row, image)
-        return Cropped(tuple(view.images for view in views), request.index, is_valid, broken)
+        crops = tuple(view.images for view in views)
+        return Cropped(views=crops, index=request.index, is_valid=is_valid, broken=broken)

@@ -10,7 +10,7 @@ from openjepa.core.errors import BrokenImage
 from openjepa.data.crops.crop import Cropped, CropRequest, Crops
 
 T = TypeVar("T")
-Cache = Literal["auto", "memory", "disk", "none"]
+Cache = Literal["auto", "memory", "disk", "none", "if it fits"]  # the last one: memory or none, never the disk
 
 MAX_NEIGHBOURS = 1000  # broken images in a row before giving up
 CACHE_LIMIT = 4 * 2**30  # bytes of decoded images that `cache: auto` holds in memory …

@@ -41,7 +41,7 @@ def _permutation(num_images: int, seed: int, epoch: int) -> Tensor:
     return torch.randperm(num_images, generator=seeding.generator(seed, "order", epoch))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Split:
     """How a global batch is shared between accumulation rounds and processes: round-major, then rank."""
 

@@ -31,7 +31,7 @@ class Pieces(Protocol):
     def __getitem__(self, piece: int) -> Tensor: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ImageStore:
     """Images of any sizes, one behind the other, `per_piece` of them in each piece of memory."""
 
@@ -104,8 +104,13 @@ def in_memory(parts: Iterable[Part], source: HasFiles) -> ImageStore:
         pieces.append(part.pixels.clone())  # out of the memory shared with a worker, of which there may be little
         tables.append(part.table)
         reasons |= part.reasons
-    starts = torch.cat([starts_of(table) for table in tables])
-    return ImageStore(pieces, CHUNK, starts, torch.cat(tables), with_paths(reasons, source))
+    return ImageStore(
+        pieces=pieces,
+        per_piece=CHUNK,
+        starts=torch.cat([starts_of(table) for table in tables]),
+        table=torch.cat(tables),
+        broken=with_paths(reasons, source),
+    )
 
 
 def starts_of(table: Tensor) -> Tensor:

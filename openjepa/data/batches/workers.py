@@ -1,7 +1,9 @@
 """Worker processes: they do pieces of work in order, ignore signals, and end with their parent."""
 
+import atexit
 import signal
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -30,7 +32,27 @@ def each(work: Work[Item, Result], items: Iterable[Item], *, num_workers: int) -
         prefetch_factor=AHEAD,
         generator=torch.Generator(),  # the default would draw from the global one
     )
-    return iter(loader)
+    return _results(loader)
+
+
+def _results(loader: DataLoader[Any]) -> Iterator[Any]:
+    results = iter(loader)
+    end = partial(_end, results)
+    # A traceback can keep this generator alive until Python exits, and Python waits for its processes before it frees them.
+    atexit.register(end)
+    try:
+        yield from results
+    finally:
+        end()
+        atexit.unregister(end)
+
+
+def _end(results: Any) -> None:
+    """Ends the processes. DataLoader asks them to stop, then sends SIGTERM, which they ignore; so we kill what is left."""
+    results._shutdown_workers()
+    for process in results._workers:
+        if process.is_alive():
+            process.kill()
 
 
 def _unchanged(result: Any) -> Any:

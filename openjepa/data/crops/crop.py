@@ -57,15 +57,20 @@ class Crop(Protocol):
         """(h, w) of an image -> the smallest (h, w) at which no crop is enlarged more than from the image itself."""
         ...
 
-    def keeps(self, size: tuple[int, int]) -> bool:
+    def leaves_unchanged(self, size: tuple[int, int]) -> bool:
         """Whether images of this size always come out unchanged: resampling them would only cost time."""
+        ...
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether files are cut at fractions of pixels too, as arrays always are; False: at the nearest whole pixels."""
         ...
 
 
 Crops = tuple[Crop, ...]  # of each image: one, or one for each view of a method
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RandomCrop:
     size: tuple[int, int]
     scale: tuple[float, float]  # share of the image's area
@@ -85,7 +90,11 @@ class RandomCrop:
     def min_size(self, true_size: tuple[int, int]) -> tuple[int, int]:
         return min_size(true_size, self.size, self.scale[0], self.aspect)
 
-    def keeps(self, size: tuple[int, int]) -> bool:
+    def leaves_unchanged(self, size: tuple[int, int]) -> bool:
+        return False
+
+    @property
+    def is_exact(self) -> bool:
         return False
 
 
@@ -120,7 +129,7 @@ class CropRequest:
     draws: tuple[CropDraws, ...]  # one for each crop
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Cropped:
     views: tuple[Tensor, ...]  # [B, 3, h, w] each in 0 … 255, one for each crop
     index: Tensor  # [B]

@@ -38,7 +38,7 @@ class EvaluationCrop:
         """The random counterpart: random crops and flips; of squeezed images flips only."""
         if self.squeeze:
             return replace(self, flip=True)
-        return RandomCrop(self.size, VIEW_SCALE, VIEW_ASPECT, flip=True)
+        return RandomCrop(size=self.size, scale=VIEW_SCALE, aspect=VIEW_ASPECT, flip=True)
 
     def view(self, number: int) -> Crop:
         """0: the fixed crop; 1, 2, …: random views, whose draws come from `requests`."""
@@ -61,8 +61,14 @@ class EvaluationCrop:
         height, width = (math.ceil(side / self.crop) for side in self.size)
         return min_size(true_size, (height, width), 1.0, (width / height, width / height))
 
-    def keeps(self, size: tuple[int, int]) -> bool:
+    def leaves_unchanged(self, size: tuple[int, int]) -> bool:
         return size == self.size and (self.crop == 1 or self.squeeze) and not self.flip
+
+    @property
+    def is_exact(self) -> bool:
+        return (
+            True  # half a pixel of a small image would be a visible shift, and scores would differ from those of arrays
+        )
 
     @property
     def rule(self) -> str:

@@ -1,10 +1,13 @@
 """Crops of decoded images one by one, on the CPU: what worker processes do with files.
 
-Crops are whole pixels of the decoded image and resized with antialiasing by torch's 8-bit kernel, as torchvision does it.
+Training crops are whole pixels of the decoded image, resized with antialiasing by torch's 8-bit kernel, as torchvision does
+it. Evaluation crops are exact: Pillow cuts them at fractions of pixels.
 A crop is cut while the image is still in the processor's cache; only the crop leaves the worker.
 """
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
@@ -24,6 +27,7 @@ class CropBuffer:
         self._boxes: dict[tuple[int, int], list[list[float]]] = {}
 
     def take(self, row: int, image: Decoded) -> None:
+        cut = cut_exactly if self.crop.is_exact else cut_whole_pixels
         part = cut(image, self._box(image.size, row), self.crop.size)
         self.images[row] = part.flip(2) if self.is_flipped[row] else part
 
@@ -35,7 +39,7 @@ class CropBuffer:
         return self._boxes[size][row]
 
 
-def cut(image: Decoded, box: list[float], size: tuple[int, int]) -> Tensor:
+def cut_whole_pixels(image: Decoded, box: list[float], size: tuple[int, int]) -> Tensor:
     """-> [3, h, w] uint8"""
     rows, columns = (
         _whole(box[side], box[side + 2], image.extent[side] / image.size[side], image.pixels.shape[side])
@@ -49,3 +53,21 @@ def _whole(start: float, length: float, scale: float, num_pixels: int) -> slice:
     """The nearest whole pixels, at least one."""
     first = min(round(start * scale), num_pixels - 1)
     return slice(first, max(round((start + length) * scale), first + 1))
+
+
+def cut_exactly(image: Decoded, box: list[float], size: tuple[int, int]) -> Tensor:
+    """-> [3, h, w] uint8"""
+    height, width, channels = image.pixels.shape
+    (top, bottom), (left, right) = (
+        _scaled(box[side], box[side + 2], image.extent[side] / image.size[side], image.pixels.shape[side])
+        for side in (0, 1)
+    )
+    mode = "RGB" if channels == 3 else "RGBX"
+    whole = Image.frombuffer(mode, (width, height), image.pixels.contiguous().numpy(), "raw", mode, 0, 1)
+    part = whole.resize((size[1], size[0]), Image.Resampling.BILINEAR, box=(left, top, right, bottom))
+    return torch.from_numpy(np.array(part)[:, :, :3]).permute(2, 0, 1)  # [3, h, w]
+
+
+def _scaled(start: float, length: float, scale: float, num_pixels: int) -> tuple[float, float]:
+    """Start and end, in the image even after rounding: Pillow refuses a box that leaves it."""
+    return max(start * scale, 0.0), min((start + length) * scale, float(num_pixels))

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from openjepa.core import seeding
-from openjepa.core.contracts import HasFiles
 from openjepa.core.errors import BadInput
 from openjepa.data import splits
+from openjepa.data.abilities import has_files
 from openjepa.evaluation.tasks.task import Labelled
 
 
@@ -75,7 +75,7 @@ def draw(budget: Budget, train: Labelled, seed: int) -> Tensor:
 
 
 def _listed(file: Path, train: Labelled) -> Tensor:
-    if not isinstance(train.source, HasFiles):
+    if not has_files(train.source):
         raise BadInput(f'--labels "{file}" lists image files, but these data are not files; use 1% or 5/class')
     lines = _lines(file)
     paths = [train.source.path(index).as_posix() for index in train.index.tolist()]

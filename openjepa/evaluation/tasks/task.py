@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from openjepa.core import seeding
-from openjepa.core.contracts import NamesClasses, Source
+from openjepa.core.contracts import Source
 from openjepa.core.errors import BadInput, NoSuchSplit
 from openjepa.data import splits
+from openjepa.data.abilities import names_classes
 from openjepa.data.open import open_source
 from openjepa.evaluation.tasks.definition import Definition
 from openjepa.evaluation.tasks.lookup import find
@@ -153,5 +154,5 @@ def _classes(labels: Tensor, name: str) -> Tensor:
 
 
 def _class_name(source: Source, label: str, value: int) -> str:
-    names = source.class_names.get(label, ()) if isinstance(source, NamesClasses) else ()
+    names = source.class_names.get(label, ()) if names_classes(source) else ()
     return f'"{names[value]}"' if 0 <= value < len(names) else str(value)

@@ -116,7 +116,7 @@ def test_both_ways_to_crop_show_the_same(tmp_path: Path) -> None:
     draws = draw_crops(8, torch.Generator().manual_seed(3))
     sources = (ArraySource("smooth", smooth), open_source(str(tmp_path)))
     by_array, by_file = (cropped(source, CROP, torch.zeros(8).long(), draws).views[0].float() for source in sources)
-    assert (by_array - by_file).abs().mean() < 6, "files are cropped at whole pixels"
+    assert (by_array - by_file).abs().mean() < 4, "training crops of files are whole pixels; measured 3.3"
 
 
 def test_normalising_uses_imagenets_statistics() -> None:

@@ -9,11 +9,11 @@ from openjepa.core import settings
 from openjepa.core.errors import BadInput
 from openjepa.runs import metrics
 from openjepa.runs.directory import RunFolder
-from openjepa.runs.scores import ALL_LABELS, TRAINED, Score, percent, read
 from openjepa.training import verdict
 
 if TYPE_CHECKING:  # imports pydantic and torch, which take seconds: --help should not wait for them
     from openjepa.runs.provenance import Provenance
+    from openjepa.runs.scores import Score
 
 PROBES = ("linear", "logistic", "knn")  # if there are several, the first of these is shown: the paper's probe first
 
@@ -66,6 +66,8 @@ def _row(run: RunFolder) -> dict[str, Any]:
 
 def _scores(run: RunFolder) -> dict[str, str]:
     """For each task evaluated with all labels: the accuracy of the trained encoder with the first of PROBES."""
+    from openjepa.runs.scores import ALL_LABELS, TRAINED, percent, read
+
     scores = {}
     for path in sorted(run.evals.glob("*.json")):
         try:
@@ -78,7 +80,7 @@ def _scores(run: RunFolder) -> dict[str, str]:
     return scores
 
 
-def _preference(score: Score) -> int:
+def _preference(score: "Score") -> int:
     return PROBES.index(score.probe) if score.probe in PROBES else len(PROBES)
 
 

@@ -3,13 +3,14 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from openjepa.runs.scores import ALL_LABELS, DISPLAY, Score, percent
+if TYPE_CHECKING:  # imports pydantic: --help should not wait for it
+    from openjepa.runs.scores import Score
 
 # Without a terminal, 140 columns: a log shows wide tables on one line.
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 140)
@@ -28,8 +29,10 @@ def as_json_text(value: Any) -> None:
     print(json.dumps(value, indent=1, ensure_ascii=False, default=str))
 
 
-def scores(results: Sequence[Score], *, as_json: bool) -> None:
+def scores(results: Sequence["Score"], *, as_json: bool) -> None:
     """Task, probe and labels × representation, in percent."""
+    from openjepa.runs.scores import ALL_LABELS, DISPLAY, percent
+
     if as_json:
         as_json_text([score.as_dict() for score in results])
         return
@@ -48,7 +51,7 @@ def scores(results: Sequence[Score], *, as_json: bool) -> None:
     _say_more(results)
 
 
-def _say_more(results: Sequence[Score]) -> None:
+def _say_more(results: Sequence["Score"]) -> None:
     metrics = " or ".join(dict.fromkeys(score.metric for score in results))
     say(f"{metrics} in %; gain: over the same encoder with random weights, on the same images and labels")
     for task in dict.fromkeys(score.task for score in results):

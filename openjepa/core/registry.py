@@ -91,7 +91,9 @@ def check_imported(paths: Iterable[str]) -> None:
     """Refuses settings that need a file which nobody has imported: loading a run must never execute code by itself."""
     for path in paths:
         if Path(path).stem not in sys.modules:
-            raise BadInput(f"these settings use parts from {path}; add --import {path} if you trust that file")
+            raise BadInput(
+                f"these settings use parts from {path}; add --import {path} if you trust that file (in Python: import it first)"
+            )
 
 
 def _import(file: Path) -> None:

@@ -17,7 +17,9 @@ from openjepa.data.sources.arrays import ArraySource
 def subset(source: Source, index: Tensor) -> Source:
     """The images at index [S], under the indices 0 … S - 1; it has the abilities of `source` that make loading faster.
 
+    >>> import torch
     >>> from openjepa.data.open import open_source
+    >>> from openjepa.data.subset import subset
     >>> scenes = open_source("scenes:8")
     >>> torch.equal(subset(scenes, torch.tensor([5, 2]))[1].image, scenes[2].image)
     True

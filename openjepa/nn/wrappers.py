@@ -14,6 +14,8 @@ COMPILED = "_orig_mod"  # torch.compile's name for the network
 def unwrapped(network: nn.Module) -> nn.Module:
     """The network inside torch's own wrappers; the network itself if there are none.
 
+    >>> from torch import nn
+    >>> from openjepa.nn.wrappers import unwrapped
     >>> unwrapped(nn.DataParallel(nn.Linear(2, 3)))
     Linear(in_features=2, out_features=3, bias=True)
     """

@@ -6,6 +6,7 @@ The only file that reads and writes it; everybody else gets a Provenance.
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass, field, replace
@@ -65,7 +66,7 @@ def collect(*, data: str, fingerprint: str, world_size: int, precision: str, min
     return Provenance(
         status="running",
         started=now(),
-        command=" ".join(sys.argv),
+        command=shlex.join(sys.argv),
         commit=commit(),
         versions={"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         machine=machine(),

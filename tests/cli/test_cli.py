@@ -196,7 +196,10 @@ def test_the_old_name_of_the_figure_option_still_works(call, tmp_path: Path) -> 
 
 def test_recipes_are_listed_with_machine_time_and_numbers(call) -> None:
     code, out, _ = call("recipes")
-    assert code == 0 and "imagenet/vit_h14: I-JEPA ViT-H/14" in out and "  time      20 minutes" in out
+    assert code == 0 and "imagenet/vit_h14" in out and "20 minutes" in out and "linear probe 79.3 %" in out
+    code, out, _ = call("recipes", "imagenet/vit_b16")
+    assert code == 0 and "machine   16 A100 80 GB" in out and "our best proxy" in out, "the note is shown, too"
+    assert max(len(line) for line in out.splitlines()) <= 120
     code, out, _ = call("recipes", "--json")
     rows = {row["name"]: row for row in json.loads(out)}
     assert (
@@ -209,7 +212,7 @@ def test_a_recipe_is_planned_and_trained_by_its_name(call, tmp_path: Path) -> No
     assert code == 0 and json.loads(out)["images at a time"] == 64, errors
     words = ["--data", "scenes:64", "--set", "train.batch_size=16", "--steps", "1", "--run", str(tmp_path / "run")]
     code, out, errors = call("pretrain", "cifar10_20min", *words)
-    assert code == 0 and "finished: 1 steps" in out, errors
+    assert code == 0 and "finished: 1 step," in out, errors
     assert "target_centering: whiten" in (tmp_path / "run" / "config.yaml").read_text()
     assert "imports" not in (tmp_path / "run" / "config.yaml").read_text(), "the key is written only if there are some"
 

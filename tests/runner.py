@@ -44,7 +44,7 @@ def make_labelled(folder: Path) -> Path:
 def words(data: object, run: Path, *extra: str) -> list[str]:
     """The command line of a run."""
     settings = [word for setting in [*SETTINGS, *extra] for word in ("--set", setting)]
-    return ["pretrain", "--data", str(data), "--run", str(run), *settings]
+    return ["pretrain", "--recipe", "paper", "--data", str(data), "--run", str(run), *settings]
 
 
 def command(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

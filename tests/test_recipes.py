@@ -49,6 +49,20 @@ def test_a_file_wins_over_a_recipe_of_the_same_name(tmp_path: Path, monkeypatch:
     assert recipe.read("scenes.yaml") == {"seed": 3}
 
 
+def test_a_file_may_build_on_a_recipe(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("recipe: cifar10_20min\noptim: {lr: 0.5}\n")
+    values = recipe.read(tmp_path / "mine.yaml")
+    assert values["optim"]["lr"] == 0.5 and values["model"]["name"] == "vit-micro/4"
+    (tmp_path / "typo.yaml").write_text("recipe: cifar10_20mn\n")
+    with pytest.raises(BadInput, match='did you mean "cifar10_20min"'):
+        recipe.read(tmp_path / "typo.yaml")
+
+
+def test_auto_is_refused_where_settings_must_be_known_beforehand() -> None:
+    with pytest.raises(BadInput, match="depends on the images"):
+        recipe.read_fixed("auto")
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

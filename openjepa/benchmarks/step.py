@@ -118,7 +118,7 @@ class StepBench:
         self.config = config
         self.precision = device.resolve_precision(config.train.precision, chosen)
         self.method: Method = build.method(config).to(chosen).train()
-        self.optimizer = optim.adamw(self.method, betas=config.optim.betas)
+        self.optimizer = optim.build(config.optim, self.method, self.precision)
         size, (height, width) = config.train.batch_size, config.data.height_width
         generator = torch.Generator().manual_seed(0)
         sides = [(height, width), *(view.size for view in self.method.augmentations)]

@@ -30,6 +30,8 @@ def step(
     image_size: Count | None = None,
     batch_size: Count | None = None,
     steps: Count = 10,
+    beside_load: Annotated[bool, Parameter(negative=())] = False,
+    reference: Path | None = None,
     set_: Overrides = None,
     json: AsJson = False,
 ) -> None:
@@ -40,22 +42,38 @@ def step(
 
     Example: openjepa bench step --model vit-small/8 --image-size 96 --batch-size 64
 
+    Example: openjepa bench step --beside-load
+
+    Example: openjepa bench step --reference ijepa/
+
     Args:
         model: Size and patch, such as vit-small/8.
         image_size: In pixels.
         batch_size: Images in a step.
-        steps: Number of timed steps.
+        steps: Number of timed steps, or of rounds with --beside-load.
+        beside_load: Measure how much speed is left beside one busy core, with the processes that pretrain would use.
+        reference: A checkout of the published I-JEPA code; its training step and ours take turns.
         set_: Any setting by its dotted path, such as --set method.predictor.attention=shared; repeatable.
     """
+    from openjepa.benchmarks import load as bench_load
+    from openjepa.benchmarks import reference as bench_reference
     from openjepa.benchmarks import step as bench_step
 
+    words = [f"model.name={model or 'vit-tiny/4'}", f"data.image_size={image_size or 32}"]
+    words += [f"train.batch_size={batch_size or 128}", *(set_ or [])]
+    if beside_load and reference is not None:
+        raise BadInput("--beside-load and --reference are two measurements; give one of them")
+    if beside_load:
+        tables.mapping(bench_load.beside_load(words, num_rounds=steps), as_json=json)
+        return
+    if reference is not None:
+        tables.mapping(bench_reference.against(words, reference, num_steps=steps), as_json=json)
+        return
     if model is None:
         if image_size is not None or batch_size is not None:
             raise BadInput("--image-size and --batch-size need a --model; without one three fixed shapes are measured")
         tables.rows(bench_step.shapes(set_ or [], num_steps=steps), as_json=json)
         return
-    words = [f"model.name={model}", f"data.image_size={image_size or 32}", f"train.batch_size={batch_size or 128}"]
-    words += set_ or []
     tables.mapping(bench_step.step(words, num_steps=steps), as_json=json)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from cyclopts import Parameter
 
 from openjepa.cli import tables
-from openjepa.cli.options import AsJson, Count, Imports, Overrides
+from openjepa.cli.options import AsJson, Count, Imports, Overrides, Words
 from openjepa.core import registry
 from openjepa.core.errors import BadInput
 
@@ -34,6 +34,7 @@ class StudyOptions:
         seeds: Runs of each arm, with seeds 0, 1, …
         probes: knn, logistic, linear, separated by commas.
         labels: How many labels the probes may use: 1%, 5/class, or a list file; default all.
+        baseline: patches, a dictionary of image patches, besides raw pixels and random weights; takes minutes.
         features: What knn and logistic use: the last block or the last four.
         jobs: Runs at the same time, each with its share of the cores.
         run: The folder of the study.
@@ -51,6 +52,7 @@ class StudyOptions:
     seeds: Count = 2
     probes: str = "knn,logistic"
     labels: str | None = None
+    baseline: Words = None
     features: Literal["last", "last4"] = "last"
     jobs: Count = 1
     run: Path | None = None
@@ -85,6 +87,7 @@ class StudyOptions:
             probes=probes,
             labels=self.labels,
             features=self.features,
+            baselines=tuple(dict.fromkeys(self.baseline or ())),
             budget=self.budget,
         )
 

@@ -24,6 +24,8 @@ def evaluate(
 
     Example: openjepa evaluate runs/mine --task photos/ --labels 5/class --draws 5
 
+    Example: openjepa evaluate runs/mine --task photos/ --baseline patches
+
     Scores of a run are saved in RUN/evals. Features are cached in ~/.cache/openjepa (see OPENJEPA_CACHE), so a second
     probe on the same images is quick.
 

@@ -24,6 +24,7 @@ from openjepa.cli import (
     recipes,
     report,
     runs,
+    speedrun,
 )
 from openjepa.core import registry
 from openjepa.core.errors import BadInput, OpenJepaError
@@ -34,8 +35,9 @@ app = App(
     help="Learn image representations from unlabelled images (I-JEPA). Start with: openjepa demo",
     help_format="plaintext",
 )
+app.meta.suppress_keyboard_interrupt = False  # main() says what an interruption left
 for verb in (
-    *(demo.demo, recipes.recipes, pretrain.pretrain, plan.plan, compare.compare, ablate.ablate),
+    *(demo.demo, recipes.recipes, pretrain.pretrain, plan.plan, compare.compare, ablate.ablate, speedrun.speedrun),
     *(evaluate.evaluate, masks.masks, report.report, runs.runs, doctor.doctor),
 ):
     app.command(verb)
@@ -82,8 +84,8 @@ def main() -> None:
         _fail(
             " ".join(str(part) for part in (error.filename, error.strerror or error) if part), OpenJepaError.exit_code
         )
-    except KeyboardInterrupt:
-        _fail("interrupted", 130)
+    except KeyboardInterrupt as error:
+        _fail(str(error) or "interrupted", 130)
 
 
 def _fail(text: str, exit_code: int) -> None:

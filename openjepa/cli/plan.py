@@ -17,6 +17,7 @@ def plan(
     utilisation: float = 0.4,
     price: float | None = None,
     images: Count | None = None,
+    image_size: Count | None = None,
     set_: Overrides = None,
     json: AsJson = False,
     imports: Imports = (),
@@ -31,6 +32,7 @@ def plan(
         gpus: How many of them.
         utilisation: The share of the peak that training reaches: an assumption.
         price: USD per GPU hour; default: an assumption about clouds.
+        image_size: Height and width of the images, in pixels.
         images: Number of images, if the data is not on this machine.
         set_: Any setting by its dotted path, such as --set train.accumulate=4; repeatable.
     """
@@ -39,8 +41,9 @@ def plan(
     from openjepa.planning import summary
     from openjepa.training import recipe
 
-    settings = recipe.read(config) if config is not None else {}
-    options = configs.load(settings, set_ or [], {"imports": list(imports)} if imports else {})
+    settings = recipe.read_fixed(config) if config is not None else {}
+    words = {"imports": list(imports) or None, "data.image_size": image_size}
+    options = configs.load(settings, set_ or [], {path: value for path, value in words.items() if value is not None})
     result = planning.plan(options, gpu=gpu, gpus=gpus, utilisation=utilisation, price=price, num_images=images)
     if json:
         tables.as_json_text(summary.as_dict(result))

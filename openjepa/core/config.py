@@ -51,11 +51,13 @@ class ModelConfig(Section):
     drop_path: Annotated[float, Field(ge=0, lt=1)] = 0.0
     # rescale_init divides branch outputs by √(2·depth): the published code defines it, but never applies it
     rescale_init: bool = False
-    patch_init: Annotated[float, Field(gt=0)] = 0.02  # standard deviation of the patch embedding's first weights
+    weight_init: Annotated[float, Field(gt=0)] = 0.02  # standard deviation of the first weights of linear layers …
+    patch_init: Annotated[float, Field(gt=0)] = 0.02  # … and of the patch embedding
     checkpoint_activations: bool = False
 
 
 class OptimConfig(Section):
+    name: Literal["adamw", "muon"] = "adamw"
     lr: Annotated[float, Field(gt=0)] = 1e-3
     start_lr: Annotated[float, Field(ge=0)] = 2e-4
     final_lr: Annotated[float, Field(ge=0)] = 1e-6
@@ -68,6 +70,9 @@ class OptimConfig(Section):
 class TrainConfig(Section):
     batch_size: Positive = 128  # over all processes and accumulation rounds
     accumulate: Positive = 1
+    processes: Literal["auto"] | Positive = (
+        "auto"  # that one command starts; torchrun overrides it, see docs/decisions/0010
+    )
     epochs: Annotated[float, Field(gt=0)] | None = None
     steps: Positive | None = None
     minutes: Annotated[float, Field(gt=0)] | None = None
@@ -89,11 +94,13 @@ class TrainConfig(Section):
 
 
 DEFAULT_EPOCHS = 100.0
+INDENT = 2  # spaces, of the YAML that we write
 DEFAULT_METHOD = "ijepa"
 DEFAULT_MONITORS = ("loss", "throughput", "collapse", "prediction", "gradients")
 
 
 class Config(Section):
+    recipe: str = ""  # where the settings came from: auto, paper, the name of a recipe, or nothing
     seed: Annotated[int, Field(ge=0)] = 0
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
@@ -138,7 +145,25 @@ def load(values: Mapping[str, Any], overrides: Iterable[str] = (), words: Mappin
     return config
 
 
-def dump(config: Config) -> str:
-    """YAML with every value, in the order of the sections; `imports` only where there are some."""
-    values = config.model_dump(mode="json", exclude=None if config.imports else {"imports"})
-    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+def dump(config: Config, reasons: Mapping[str, str] | None = None) -> str:
+    """YAML with every value, in the order of the sections; `recipe` and `imports` only where there are some.
+
+    A reason, by dotted path, becomes a comment behind its value.
+    """
+    absent = {name for name, value in (("recipe", config.recipe), ("imports", config.imports)) if not value}
+    values = config.model_dump(mode="json", exclude=absent)
+    text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+    return _with_comments(text, reasons) if reasons else text
+
+
+def _with_comments(text: str, reasons: Mapping[str, str]) -> str:
+    lines, path = [], list[str]()
+    for line in text.splitlines():
+        key, colon, _ = line.lstrip().partition(":")
+        if colon and not line.lstrip().startswith("- "):
+            depth = (len(line) - len(line.lstrip())) // INDENT
+            path = [*path[:depth], key]
+            reason = reasons.get(".".join(path))
+            line = f"{line}  # {reason}" if reason else line
+        lines.append(line)
+    return "\n".join(lines) + "\n"

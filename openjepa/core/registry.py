@@ -79,6 +79,12 @@ class Registry(Generic[T]):
 _registries: list[Registry[Any]] = []
 
 
+def modules_of_others() -> list[str]:
+    """The modules outside this package that have registered parts; a new process must import them."""
+    modules = {module for registry in _registries for module in registry._modules.values()}
+    return sorted(module for module in modules if module.partition(".")[0] != "openjepa")
+
+
 def import_files(paths: Iterable[str | Path]) -> tuple[str, ...]:
     """Imports Python files that register parts, each once, and returns their absolute paths."""
     files = [Path(path).expanduser().absolute() for path in paths]

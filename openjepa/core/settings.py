@@ -38,10 +38,23 @@ def put(values: dict[str, Any], path: str, value: Any) -> None:
         if not isinstance(inner, dict):
             raise BadInput(f'{section} is "{inner}" in the config; expected a section with keys such as {key}')
         values = inner
-    if key in LENGTHS:  # a new length replaces the one from the file
+    if key in LENGTHS and value is not None:  # a new length replaces the one from the file
         for other in LENGTHS:
             values.pop(other, None)
     values[key] = value
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested sections -> values by dotted path.
+
+    >>> from openjepa.core.settings import flat
+    >>> flat({"seed": 1, "method": {"masks": {"name": "block"}}})
+    {'seed': 1, 'method.masks.name': 'block'}
+    """
+    paths: dict[str, Any] = {}
+    for key, value in values.items():
+        paths |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": value}
+    return paths
 
 
 def has(values: Mapping[str, Any], path: str) -> bool:

@@ -94,14 +94,16 @@ class Step:
     """One step of training. Every draw is a function of (seed, purpose, step, index in the global batch)."""
 
     index: int  # optimiser steps done before this one
-    total: int
+    total: int  # of the run, as planned now
     seed: int
     batch_size: int  # images in the global batch, over all processes and accumulation rounds
     rows: slice  # the part of the global batch that this call works on
+    paced: float | None = None  # the progress of a run whose length was revised, see core/pace.py
 
     @property
     def progress(self) -> float:
-        return self.index / self.total
+        """In [0, 1): what every schedule is a function of."""
+        return self.index / self.total if self.paced is None else self.paced
 
     def generator(self, purpose: str) -> torch.Generator:
         """A fresh generator for the whole global batch: draw for `batch_size` images, then take `rows`."""

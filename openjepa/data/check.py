@@ -100,7 +100,7 @@ def check(
 
 def info(source: Source, *, spec: str) -> Info:
     """The quick look: the headers of the first images, and everything that needs no decoding."""
-    sizes = [size for index in range(min(NUM_FIRST, len(source))) if (size := _size(source, index))]
+    sizes = [size for index in range(min(NUM_FIRST, len(source))) if (size := size_of(source, index))]
     return Info(
         spec=spec,
         num_images=len(source),
@@ -141,7 +141,8 @@ def _inspect_file(path: Path, index: int) -> Finding:
     return Finding(index, str(path), header, digest, seconds)
 
 
-def _size(source: Source, index: int) -> tuple[int, int] | None:
+def size_of(source: Source, index: int) -> tuple[int, int] | None:
+    """Height and width, without decoding where that is possible; None for a broken image."""
     try:
         if has_files(source):
             return image.header(source.path(index)).size

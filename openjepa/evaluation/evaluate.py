@@ -1,4 +1,4 @@
-"""`openjepa evaluate`: task by task, probe by probe, on raw pixels, on random weights and on the encoder itself."""
+"""`openjepa evaluate`: task by task, probe by probe, on the baselines and on the encoder itself."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import openjepa
 from openjepa.core.contracts import HasLayers, probes
 from openjepa.core.errors import BadInput
-from openjepa.evaluation import bootstrap, encoders, label_draws, leaks
+from openjepa.evaluation import bootstrap, encoders, label_draws, leaks, patch_baseline
 from openjepa.evaluation.candidate import Candidate, open_candidate
 from openjepa.evaluation.feature_cache import Extractor
 from openjepa.evaluation.probes.baselines import RawPixels
@@ -24,7 +24,7 @@ from openjepa.evaluation.tasks.task import Task, open_task
 from openjepa.machine import console
 from openjepa.nn import wrappers
 from openjepa.runs import provenance
-from openjepa.runs.scores import PIXELS, RANDOM, TRAINED, Score, file_of, read, store
+from openjepa.runs.scores import PATCHES, PIXELS, RANDOM, TRAINED, Score, file_of, read, store
 
 
 def evaluate(
@@ -96,17 +96,27 @@ class Evaluation:
 
     def _scores(self, probing: Probing) -> list[Score]:
         """One for every probe and representation; that of the encoder with its gain over random weights."""
+        weights = self._weights(probing)
         shared, metric = self._shared(probing), probing.task.definition.metric
         scores = []
         for probe in probing.names:
-            outcomes = {name: probing.outcome(probe, name) for name in self.weights}
+            outcomes = {name: probing.outcome(probe, name) for name in weights}
             points = {name: contributions(outcome, metric) for name, outcome in outcomes.items()}
             gain = points[TRAINED] - points[RANDOM]  # pair by pair, on the same images and labels
             gains = {"gain": gain.mean().item(), "gain_interval": bootstrap.interval(gain)}
             for name, outcome in outcomes.items():
-                about = {**shared, "probe": probe, "features": probing.blocks_of(probe), "weights": self.weights[name]}
+                about = {**shared, "probe": probe, "features": probing.blocks_of(probe), "weights": weights[name]}
                 scores.append(_score(name, outcome, points[name], {**about, **(gains if name == TRAINED else {})}))
         return scores
+
+    def _weights(self, probing: Probing) -> dict[str, str]:
+        """sha256 by representation, the encoder last. Learns the patch dictionary of the task, if requested."""
+        if PATCHES not in self.request.baselines:
+            return self.weights
+        dictionary = patch_baseline.learned(probing.task.train, probing.evaluation_crop, self.extractor)
+        self.extractor.put(PATCHES, dictionary)
+        baselines = {PIXELS: "", RANDOM: self.weights[RANDOM], PATCHES: encoders.weights_hash(dictionary)}
+        return {**baselines, TRAINED: self.weights[TRAINED]}
 
     def _shared(self, probing: Probing) -> dict[str, Any]:
         """The fields that all scores of a task share."""

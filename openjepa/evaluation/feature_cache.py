@@ -70,6 +70,11 @@ class Extractor:
             self._validity[key] = self._extract(PIXELS, part, crop, is_alone=is_alone).is_valid
         return self._validity[key]
 
+    def put(self, name: str, network: nn.Module) -> None:
+        """Adds or replaces a network: a patch dictionary belongs to one task."""
+        self.networks = {**self.networks, name: network}
+        self._network_keys.pop(name, None)
+
     def clear(self) -> None:
         """Frees the memory of a finished task."""
         self._extracted.clear()

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from openjepa.data.batches.build import open_images
 from openjepa.data.batches.images import Images
 from openjepa.data.crops.evaluation import EvaluationCrop
 from openjepa.data.subset import subset
-from openjepa.evaluation import probe_cache
+from openjepa.evaluation import patch_baseline, probe_cache
 from openjepa.evaluation.feature_cache import WORKERS, Extractor, open_crops
 from openjepa.evaluation.label_draws import LabelDraws, LabelPlan
 from openjepa.evaluation.probe_cache import Prediction
@@ -26,9 +26,14 @@ from openjepa.evaluation.probes.finetune import Finetune
 from openjepa.evaluation.request import FINETUNE, LINEAR, Request
 from openjepa.evaluation.tasks.task import Labelled, Task
 from openjepa.machine import console
-from openjepa.runs.scores import PIXELS, TRAINED
+from openjepa.runs.scores import PATCHES, PIXELS, TRAINED
 
-FINETUNE_BASELINE = "logistic"  # the probe for raw pixels, which have no weights to tune
+LOGISTIC = "logistic"
+FINETUNE_BASELINE = LOGISTIC  # the probe for representations that have no weights to tune
+# Of random crops, raw pixels and patches would fill the memory and teach a linear head no more than of the fixed crop.
+WITHOUT_WEIGHTS = (PIXELS, PATCHES)
+# For logistic regression; with 512 of its 3,200 directions a patch dictionary reaches 64 % on CIFAR-10 instead of 74 % (ridge).
+PATCHES_OPTIONS = {"every_direction": True}
 
 
 def options_of(name: str, settings: Any) -> dict[str, Any]:
@@ -94,7 +99,7 @@ class Probing:
         self, name: str, representation: str, seed: int, train: Features, test: Features
     ) -> Prediction:
         """Predictions of baselines come from the disk cache, if they are there."""
-        options = self._options(name)
+        options = self._options(name, representation)
         key = None
         if representation != TRAINED and self.extractor.uses_cache:
             key = probe_cache.key(probes[name], f"{name} {seed} {schema.plain(options)}", train, test)
@@ -111,7 +116,7 @@ class Probing:
 
     def _protocol(self, name: str, representation: str) -> dict[str, Any]:
         """What was done, in words and numbers."""
-        definition, options = self.task.definition, self._options(name)
+        definition, options = self.task.definition, self._options(name, representation)
         options.pop("seed", None)
         return {
             "about": definition.about,
@@ -120,9 +125,10 @@ class Probing:
             "split": self.task.split,
             "pictures": self.evaluation_crop.describe(),
             "probe": name,
-            "views": self.request.views if name == LINEAR and representation != PIXELS else 0,
+            "views": self.request.views if name == LINEAR and representation not in WITHOUT_WEIGHTS else 0,
             "options": schema.plain(options),
             "random_encoder_seed": RANDOM_SEED,
+            **({"patches": asdict(patch_baseline.SETTINGS)} if representation == PATCHES else {}),
         }
 
     def blocks_of(self, name: str) -> str:
@@ -155,8 +161,7 @@ class Probing:
         return features if is_valid.all() else features.rows(is_valid.nonzero().squeeze(1))
 
     def _features(self, name: str, representation: str, part: Labelled) -> Features:
-        # Raw pixels of random crops would fill the memory and teach a linear head no more than the fixed crop does.
-        has_views = name == LINEAR and part is self.label_draws.train and representation != PIXELS
+        has_views = name == LINEAR and part is self.label_draws.train and representation not in WITHOUT_WEIGHTS
         num_views = self.request.views if has_views else 0
         is_alone = not self.label_draws.uses_features  # only fine-tuning was requested: extract raw pixels alone
         features = self.extractor.features(
@@ -168,10 +173,12 @@ class Probing:
 
     def _fitted(self, name: str, representation: str) -> str:
         """The probe that is fitted for the probe `name`."""
-        return FINETUNE_BASELINE if name == FINETUNE and representation == PIXELS else name
+        return FINETUNE_BASELINE if name == FINETUNE and representation in WITHOUT_WEIGHTS else name
 
-    def _options(self, name: str) -> dict[str, Any]:
+    def _options(self, name: str, representation: str = TRAINED) -> dict[str, Any]:
         published = self.task.definition.linear if name == LINEAR else {}
+        if name == LOGISTIC and representation == PATCHES:
+            published = PATCHES_OPTIONS
         settings = self.request.probe_options.get(name, {})
         return options_of(name, {**published, **settings} if isinstance(settings, Mapping) else settings)
 

@@ -13,6 +13,7 @@ from openjepa.core.registry import did_you_mean
 
 Blocks = Literal["last", "last4"]  # of the encoder: the last one, or the last four side by side
 FINETUNE = "finetune"
+MORE_BASELINES = ("patches",)  # take minutes, so they must be requested; raw pixels and random weights need no request
 LINEAR = "linear"  # chooses between the last block and the last four by itself, and can learn from random crops
 
 
@@ -33,6 +34,7 @@ class Request:
 
     Args:
         probe: knn, logistic, linear or finetune; may be given many times; default: the first three.
+        baseline: patches, a dictionary of image patches; takes minutes. Raw pixels and random weights are always measured.
         labels: How many labels the probes see: 1%, 5/class, or a list file; default: all.
         draws: How many times to draw these labels, or the number of seeds; default: 3 for 1% or 5/class, else 1.
         encoder: The target encoder, as in the paper, or the context encoder.
@@ -48,6 +50,7 @@ class Request:
     """
 
     probe: Annotated[str | Sequence[str] | None, _Repeated] = None
+    baseline: Annotated[str | Sequence[str] | None, _Repeated] = None
     labels: str | None = None
     draws: Annotated[int | None, _AtLeastOne] = None
     encoder: Literal["target", "context"] = "target"
@@ -68,7 +71,12 @@ class Request:
         """None: those of the task."""
         if self.probe is None:
             return None
-        return (self.probe,) if isinstance(self.probe, str) else tuple(dict.fromkeys(self.probe))
+        return _names(self.probe)
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        """Those besides raw pixels and random weights."""
+        return _names(self.baseline or ())
 
     @property
     def probe_options(self) -> Mapping[str, Any]:
@@ -93,6 +101,7 @@ class Request:
     def check(self, known: Collection[str]) -> None:
         """`known` are the names of all probes."""
         probes = self.probes
+        check_baselines(self.baselines)
         for name in [*(probes or ()), *self.probe_options]:
             if name not in known:
                 raise BadInput(f'unknown probe "{name}"{did_you_mean(name, known)}')
@@ -109,3 +118,16 @@ class Request:
             raise BadInput(f"only {LINEAR} learns from random crops; add it to the probes, or remove views")
         if self.features not in get_args(Blocks):
             raise BadInput(f'features is "{self.features}"; expected {" or ".join(get_args(Blocks))}')
+
+
+def check_baselines(names: Sequence[str]) -> None:
+    for name in names:
+        if name not in MORE_BASELINES:
+            known = ", ".join(MORE_BASELINES)
+            raise BadInput(
+                f'unknown baseline "{name}"; choose {known} (raw pixels and random weights are always measured)'
+            )
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(dict.fromkeys(given))

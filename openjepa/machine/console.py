@@ -50,7 +50,7 @@ def _track_in_lines(items: Iterable[T], label: str, total: int) -> Iterator[T]:
 
 
 class TrainingProgress:
-    """`with TrainingProgress(total, start) as progress:` … `progress.update(step, values)`."""
+    """`with TrainingProgress(total, start) as progress:` … `progress.update(step, values, total)`."""
 
     def __init__(self, total: int, start: int) -> None:
         self.total, self.start = total, start
@@ -74,11 +74,12 @@ class TrainingProgress:
         if self.bar is not None:
             self.bar.stop()
 
-    def update(self, step: int, values: Mapping[str, float], state: str = "") -> None:
+    def update(self, step: int, values: Mapping[str, float], total: int, state: str = "") -> None:
+        """`total` may differ from the one at the start: a time budget revises its number of steps."""
         self.values.update(values)
-        self.state = state
+        self.state, self.total = state, total
         if self.bar is not None:
-            self.bar.update(self.task, completed=step, values=self._numbers())
+            self.bar.update(self.task, completed=step, total=total, values=self._numbers())
             return
         elapsed = time.perf_counter() - self.began
         if elapsed - self.last_line >= LINE_SECONDS or step >= self.total:

@@ -1,4 +1,4 @@
-"""One process or many, under `torchrun`. Everything here is an identity when there is one process."""
+"""One process or many, under `torchrun` or machine/launch.py. Everything here is an identity when there is one process."""
 
 import os
 import warnings
@@ -15,7 +15,7 @@ TIMEOUT = timedelta(minutes=30)  # rank 0 may be busy with a report while the ot
 
 
 def start(device: torch.device) -> None:
-    """Joins torchrun's process group; does nothing without torchrun."""
+    """Joins the process group that torchrun or machine/launch.py has announced; else does nothing."""
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ and not dist.is_initialized():
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
 
@@ -31,6 +31,11 @@ def rank() -> int:
 
 def world_size() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def local_processes() -> int:
+    """Processes of this run on this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def is_main() -> bool:
@@ -87,13 +92,13 @@ class _Concatenate(torch.autograd.Function):
         return total[dist.get_rank() * ctx.num_rows :][: ctx.num_rows]
 
 
-def any_true(value: bool, device: torch.device) -> bool:
-    """True on every process when it is true on one."""
+def largest(value: int, device: torch.device) -> int:
+    """The largest value of all processes, on every process."""
     if not dist.is_initialized():
         return value
-    flag = torch.tensor(float(value), device=device)
-    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
-    return bool(flag.item())
+    number = torch.tensor(value, device=device)
+    dist.all_reduce(number, op=dist.ReduceOp.MAX)
+    return int(number.item())
 
 
 def gather(value: T) -> list[T]:

@@ -34,6 +34,7 @@ def _encoder(config: Config, needs: EncoderNeeds) -> VisionTransformer | ResNet:
         drop_path=config.model.drop_path,
         checkpoint_activations=config.model.checkpoint_activations,
         rescale_init=config.model.rescale_init,
+        weight_init=config.model.weight_init,
         patch_init=config.model.patch_init,
         needs=needs,
     )

@@ -24,6 +24,9 @@ MLP_RATIO = 4
 class PredictorOptions:
     width: Positive | None = None  # None: what models/sizes.py gives for the encoder's size
     depth: Positive | None = None
+    num_heads: Positive | None = (
+        None  # None: the encoder's number, as published; fewer and wider heads are faster on CPUs
+    )
     attention: Literal["joint", "shared"] = "joint"
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read by pydantic, never changed
 
@@ -31,18 +34,20 @@ class PredictorOptions:
         size = encoder.size
         width = size.predictor_width if self.width is None else self.width
         depth = size.predictor_depth if self.depth is None else self.depth
-        return replace(self, width=width, depth=depth)
+        num_heads = size.num_heads if self.num_heads is None else self.num_heads
+        return replace(self, width=width, depth=depth, num_heads=num_heads)
 
     def build(self, encoder: VisionTransformer, output_dim: int) -> "Predictor":
         options = self.completed(encoder)
-        assert options.width is not None and options.depth is not None
+        assert options.width is not None and options.depth is not None and options.num_heads is not None
         return Predictor(
             dim=encoder.dim,
             width=options.width,
             depth=options.depth,
-            num_heads=encoder.size.num_heads,  # the encoder's number, as published
+            num_heads=options.num_heads,
             output_dim=output_dim,
             attention=options.attention,
+            weight_init=encoder.weight_init,
             rescale_init=encoder.rescale_init,
         )
 
@@ -57,6 +62,7 @@ class Predictor(nn.Module):
         num_heads: int,
         output_dim: int | None = None,
         attention: Literal["joint", "shared"] = "joint",
+        weight_init: float = init.STD,
         rescale_init: bool = False,
     ) -> None:
         super().__init__()
@@ -67,7 +73,7 @@ class Predictor(nn.Module):
         self.blocks = nn.ModuleList(Block(width, num_heads, MLP_RATIO * width) for _ in range(depth))
         self.norm = nn.LayerNorm(width, eps=LAYER_NORM_EPS)
         self.proj = nn.Linear(width, dim if output_dim is None else output_dim)
-        init.normal(self)
+        init.normal(self, weight_init)
         nn.init.normal_(self.mask_token, std=init.STD)
         if rescale_init:
             init.rescale_by_depth(self.blocks)

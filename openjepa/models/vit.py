@@ -43,6 +43,7 @@ class VisionTransformer(nn.Module):
         drop_path: float = 0.0,
         checkpoint_activations: bool = False,
         rescale_init: bool = False,
+        weight_init: float = init.STD,
         patch_init: float = init.STD,
         needs: EncoderNeeds = EncoderNeeds(),  # noqa: B008 - frozen
     ) -> None:
@@ -52,6 +53,7 @@ class VisionTransformer(nn.Module):
         self.image_size = image_size
         self.grid = grid_of(*image_size, patch_size)
         self.drop_path = drop_path
+        self.weight_init = weight_init
         self.patch_init = patch_init
         self.rescale_init = rescale_init
         self.checkpoint_activations = checkpoint_activations
@@ -61,7 +63,7 @@ class VisionTransformer(nn.Module):
         self.patch_embed = nn.Linear(CHANNELS * patch_size**2, size.dim)
         self.blocks = nn.ModuleList(Block(size.dim, size.num_heads, size.mlp_hidden) for _ in range(size.depth))
         self.norm = nn.LayerNorm(size.dim, eps=LAYER_NORM_EPS)
-        init.normal(self)
+        init.normal(self, weight_init)
         nn.init.normal_(self.patch_embed.weight, std=patch_init)
         if rescale_init:
             init.rescale_by_depth(self.blocks)
@@ -80,6 +82,7 @@ class VisionTransformer(nn.Module):
             patch_size=self.patch_size,
             image_size=self.image_size,
             rescale_init=self.rescale_init,
+            weight_init=self.weight_init,
             patch_init=self.patch_init,
             needs=self.needs,
         )

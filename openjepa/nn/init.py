@@ -13,11 +13,11 @@ from openjepa.nn.block import Block
 STD = 0.02
 
 
-def normal(module: nn.Module) -> None:
+def normal(module: nn.Module, std: float = STD) -> None:
     """Re-initialises every linear layer and layer norm below `module`."""
     for layer in module.modules():
         if isinstance(layer, nn.Linear):
-            nn.init.normal_(layer.weight, std=STD)
+            nn.init.normal_(layer.weight, std=std)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
         elif isinstance(layer, nn.LayerNorm) and layer.elementwise_affine:

@@ -3,8 +3,10 @@
 from markupsafe import Markup
 
 SCORES = Markup("""The encoder learned only what is above both baselines: raw pixels, and the same encoder with random
-weights. Probes read frozen features and never change the encoder. The best of each row is bold. In [ ] is the 95 %
-interval over test images (and over seeds, if there are several). The last column is in percentage points.""")
+weights. A patch dictionary, if it was requested (<code>--baseline patches</code>), is what k-means learns from the same
+training images in minutes. Probes read frozen features and never change the encoder. The best of each row is bold. In
+[ ] is the 95 % interval over test images (and over seeds, if there are several). The last column is in percentage
+points.""")
 
 TRAINING = Markup("""A healthy run keeps most of its first value in <em>directions in use by tokens</em>; its
 <em>skill of predictions</em> rises above 0, and its <em>spread of predictions</em> above 0.05. The loss may rise while

@@ -7,10 +7,9 @@ from markupsafe import Markup
 from openjepa.report import captions
 from openjepa.report.page import Cell, Paragraph, Section, Table
 from openjepa.report.record import Record
-from openjepa.runs.scores import DISPLAY, NONE, PIXELS, RANDOM, TRAINED, Score, gain_text, percent
+from openjepa.runs.scores import DISPLAY, NONE, PATCHES, PIXELS, RANDOM, TRAINED, Score, gain_text, percent
 
 Row = dict[str, Score]  # representation -> its score
-NAMES = (PIXELS, RANDOM, TRAINED)
 
 
 def section(record: Record) -> Section:
@@ -18,9 +17,16 @@ def section(record: Record) -> Section:
     if not rows:
         text = Markup("Not evaluated yet. Run <code>{}</code>.").format(_evaluation(record))
         return Section("scores", "Scores", [Paragraph(text)])
-    head = ["task", "probe", "labels", "chance, %", *(f"{DISPLAY[name]}, %" for name in NAMES), "gain"]
-    body = [_cells(*key, row) for key, row in rows.items()]
+    names = _names(record)
+    head = ["task", "probe", "labels", "chance, %", *(f"{DISPLAY[name]}, %" for name in names), "gain"]
+    body = [_cells(*key, row, names) for key, row in rows.items()]
     return Section("scores", "Scores", [Paragraph(captions.SCORES), Table(head, body, "scores"), *_notes(record)])
+
+
+def _names(record: Record) -> list[str]:
+    """The representations that have a column; the patch dictionary only if it was requested."""
+    has_patches = any(score.representation == PATCHES for score in record.scores)
+    return [PIXELS, RANDOM, *([PATCHES] if has_patches else []), TRAINED]
 
 
 def _by_task(record: Record) -> dict[tuple[str, str, str, str], Row]:
@@ -32,11 +38,11 @@ def _by_task(record: Record) -> dict[tuple[str, str, str, str], Row]:
     return rows
 
 
-def _cells(task: str, probe: str, labels: str, features: str, row: Row) -> list[str | Cell]:
+def _cells(task: str, probe: str, labels: str, features: str, row: Row, names: list[str]) -> list[str | Cell]:
     best = max(score.accuracy for score in row.values())
     any_score = next(iter(row.values()))
     number = f" ({any_score.num_labels:,})" if any_score.num_labels else ""
-    accuracies = [_accuracy(row[name], best) if name in row else NONE for name in NAMES]
+    accuracies = [_accuracy(row[name], best) if name in row else NONE for name in names]
     blocks = ", four blocks" if features == "last4" else ""
     return [task, probe + blocks, labels + number, percent(any_score.chance), *accuracies, _difference(row)]
 

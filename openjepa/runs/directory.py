@@ -1,6 +1,7 @@
 """The run folder: the files of one run, and atomic writing.
 
-config.yaml · provenance.json · metrics.jsonl · broken.jsonl · checkpoints/ · weights.safetensors · evals/ · report.html
+config.yaml · provenance.json · metrics.jsonl · pace.jsonl · broken.jsonl · checkpoints/ · weights.safetensors · evals/ ·
+report.html
 """
 
 import json
@@ -25,6 +26,10 @@ class RunFolder:
     @property
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
+
+    @property
+    def pace(self) -> Path:
+        return self.path / "pace.jsonl"
 
     @property
     def broken(self) -> Path:

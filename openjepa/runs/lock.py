@@ -14,6 +14,8 @@ try:
 except ImportError:  # Windows has no flock; there the folder is not locked
     fcntl = None  # type: ignore[assignment]
 
+NAME = ".lock"
+
 
 class Lock:
     """`with Lock(folder):`; the operating system releases it when the last process that has the file open ends."""
@@ -21,10 +23,12 @@ class Lock:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._file: IO[str] | None = None
+        self._is_new = False  # whether the folder was made here
 
     def __enter__(self) -> "Lock":
+        self._is_new = not self.folder.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._file = (self.folder / ".lock").open("w")
+        self._file = (self.folder / NAME).open("w")
         if fcntl is not None:
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -39,5 +43,9 @@ class Lock:
         return (self._file.fileno(),) if self._file is not None else ()
 
     def __exit__(self, *_: object) -> None:
+        """A new folder in which nothing was written is removed."""
         if self._file is not None:
             self._file.close()
+        if self._is_new and [path.name for path in self.folder.iterdir()] == [NAME]:
+            (self.folder / NAME).unlink()
+            self.folder.rmdir()

@@ -14,8 +14,13 @@ from openjepa.core.errors import BadInput
 from openjepa.runs import records
 from openjepa.runs.directory import RunFolder, write_json
 
-PIXELS, RANDOM, TRAINED = "pixels", "random encoder", "trained"
-DISPLAY = {PIXELS: "raw pixels", RANDOM: "random weights", TRAINED: "trained encoder"}  # as people read them
+PIXELS, RANDOM, PATCHES, TRAINED = "pixels", "random encoder", "patches", "trained"
+DISPLAY = {  # as people read them
+    PIXELS: "raw pixels",
+    RANDOM: "random weights",
+    PATCHES: "patch dictionary",
+    TRAINED: "trained encoder",
+}
 ALL_LABELS = "all"
 NONE = "–"  # in tables
 MAX_NAME = 100  # letters of a file name
@@ -26,7 +31,7 @@ Interval = tuple[float, float]
 class Score:
     task: str
     probe: str
-    representation: str  # pixels, random encoder, trained
+    representation: str  # pixels, random encoder, patches, trained
     accuracy: float  # the task's metric; the mean over seeds
     interval: Interval | None = None  # 95 %, over test images and seeds
     chance: float  # the accuracy of always predicting the most common class of the training set

@@ -16,7 +16,7 @@ from openjepa.runs.directory import RunFolder, write_text
 from openjepa.studies.study import Arm, Study
 
 # more or fewer of these keep earlier results valid
-MAY_CHANGE = ("title", "terms.seeds", "terms.tasks", "terms.probes")
+MAY_CHANGE = ("title", "terms.seeds", "terms.tasks", "terms.probes", "terms.baselines")
 ARM = re.compile(r"arms\.[^.]+")
 
 

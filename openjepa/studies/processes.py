@@ -56,8 +56,9 @@ class Runner:
         if stop.is_requested:
             return "not started"
         console.notice(f"{name} · training")
-        config = self.folder.config(arm, seed)
-        write_text(config, yaml.safe_dump(self.study.settings(arm, seed), sort_keys=False, allow_unicode=True))
+        config, settings = self.folder.config(arm, seed), self.study.settings(arm, seed)
+        settings.setdefault("train", {}).setdefault("processes", 1)  # jobs share the cores; equal for all arms
+        write_text(config, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
         resume = ["--resume"] if run.holds_a_run else []
         failure = self._call(["pretrain", str(config), "--run", str(run.path), *resume], run.path, stop)
         return failure or ("" if provenance.status(run) == "finished" else "stopped")
@@ -65,7 +66,9 @@ class Runner:
     def _evaluate(self, arm: Arm, seed: int, task: str, stop: Stop) -> str:
         path, run, terms = self.folder.scores(arm, seed), self.folder.run(arm, seed).path, self.study.terms
         done = scores.read(path)
-        missing = set(terms.probes) - {score.probe for score in done if score.task == task}
+        measured = {(score.probe, score.representation) for score in done if score.task == task}
+        needed = (scores.TRAINED, *terms.baselines)
+        missing = [probe for probe in terms.probes if not {(probe, name) for name in needed} <= measured]
         if not missing:
             return ""
         if stop.is_requested:
@@ -73,6 +76,7 @@ class Runner:
         console.notice(f"{arm.name}, seed {seed} · evaluating on {task}")
         words = ["evaluate", str(run), "--json", "--task", task, "--features", terms.features]
         words += [word for probe in sorted(missing) for word in ("--probe", probe)]
+        words += [word for name in terms.baselines for word in ("--baseline", name)]
         words += ["--labels", terms.labels] if terms.labels else []
         output = path.with_suffix(".part")
         failure = self._call(words, run, stop, output)

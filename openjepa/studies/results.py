@@ -8,7 +8,7 @@ from typing import Any
 from openjepa.core import settings
 from openjepa.runs import metrics, provenance
 from openjepa.runs.directory import RunFolder
-from openjepa.runs.scores import PIXELS, RANDOM, TRAINED, Interval, Score, accuracy_text, gain_text, read
+from openjepa.runs.scores import PATCHES, PIXELS, RANDOM, TRAINED, Interval, Score, accuracy_text, gain_text, read
 from openjepa.studies.folder import StudyFolder
 from openjepa.studies.study import Arm, Study
 from openjepa.training import verdict
@@ -27,6 +27,7 @@ class Judged:
     interval: Interval | None  # covers the 95 % intervals (over test images and label draws) of all seeds
     random: float  # the same encoder with random weights
     pixels: float
+    patches: float | None = None  # if they were requested
 
     @property
     def mean(self) -> float:
@@ -108,6 +109,7 @@ def _judged(task: str, probe: str, scores: Mapping[int, list[Score]]) -> Judged 
             by_seed[seed] = chosen
     if not by_seed:
         return None
+    patches = [rows[PATCHES].accuracy for rows in by_seed.values() if PATCHES in rows]
     limits = [rows[TRAINED].interval for rows in by_seed.values()]
     known = [interval for interval in limits if interval is not None]
     return Judged(
@@ -117,6 +119,7 @@ def _judged(task: str, probe: str, scores: Mapping[int, list[Score]]) -> Judged 
         interval=(min(low for low, _ in known), max(high for _, high in known)) if known else None,
         random=statistics.mean(rows[RANDOM].accuracy for rows in by_seed.values()),
         pixels=statistics.mean(rows[PIXELS].accuracy for rows in by_seed.values()),
+        patches=statistics.mean(patches) if patches else None,
     )
 
 

@@ -7,6 +7,7 @@ from openjepa.core.errors import BadInput, OpenJepaError
 from openjepa.data.batches import build as batches
 from openjepa.data.open import open_source
 from openjepa.evaluation import probing
+from openjepa.evaluation.request import check_baselines
 from openjepa.evaluation.tasks.lookup import find
 from openjepa.methods import build
 from openjepa.runs.directory import write_json, write_text
@@ -54,6 +55,7 @@ def check(study: Study) -> None:
         find(task, None)
     for probe in study.terms.probes:
         probing.options_of(probe, {})
+    check_baselines(study.terms.baselines)
 
 
 def write(study: Study, folder: StudyFolder, command: str) -> list[Row]:

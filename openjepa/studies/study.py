@@ -39,6 +39,7 @@ class Terms:
     probes: tuple[str, ...]
     labels: str | None = None  # how many labels the probes see, as for `openjepa evaluate`; None: all
     features: str = "last"
+    baselines: tuple[str, ...] = ()  # besides raw pixels and random weights
     budget: str = ""  # in words
 
     @property
@@ -85,7 +86,7 @@ def base_settings(
 
     Unless the settings configure the monitor `probe`, a small one on the task `watched` runs during training, for curves.
     """
-    base = plain.copied(recipe.read(file)) if file is not None else {}
+    base = plain.copied(recipe.read_fixed(file)) if file is not None else {}
     changes = [plain.parse_override(override) for override in overrides]
     for path, value in [*((path, value) for path, value in options.items() if value is not None), *changes]:
         plain.put(base, path, value)

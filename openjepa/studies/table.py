@@ -5,8 +5,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from openjepa.runs.scores import NONE, PIXELS, RANDOM, percent
-from openjepa.studies.results import Row
+from openjepa.runs.scores import DISPLAY, NONE, PATCHES, PIXELS, RANDOM, percent
+from openjepa.studies.results import Judged, Row
 from openjepa.studies.study import Study, Terms
 
 FEATURES = {"last": "last block", "last4": "last four blocks"}
@@ -20,7 +20,8 @@ def head(study: Study) -> list[str]:
 
 def body(study: Study, rows: Sequence[Row]) -> list[tuple[str, list[list[str]]]]:
     """(heading, lines of cells): first the baselines, without a heading, then each group of arms."""
-    groups = [("", [_baseline("raw pixels", PIXELS, study, rows), _baseline("random weights", RANDOM, study, rows)])]
+    names = [PIXELS, RANDOM, *study.terms.baselines]
+    groups = [("", [_baseline(name, study, rows) for name in names])]
     for group in dict.fromkeys(row.arm.group for row in rows):
         groups.append((group, [_cells(study, row) for row in rows if row.arm.group == group]))
     width = len(head(study))
@@ -96,15 +97,19 @@ def _costs(row: Row) -> list[str]:
     return [*costs, f"{row.mean(lambda run: run.minutes):.1f}", f"{row.mean(lambda run: run.memory_mib):,.0f}"]
 
 
-def _baseline(name: str, baseline: str, study: Study, rows: Sequence[Row]) -> list[str]:
+def _baseline(baseline: str, study: Study, rows: Sequence[Row]) -> list[str]:
     """A range if the arms differ: encoders may have different sizes or pool differently."""
     cells = []
     for column in _columns(study):
         judged = [one for row in rows for one in row.judged if (one.task, one.probe) == column]
-        values = [one.pixels if baseline == PIXELS else one.random for one in judged]
+        values = [value for one in judged if (value := _value(baseline, one)) is not None]
         texts = [percent(min(values)), percent(max(values))] if values else [NONE]
         cells.append(" to ".join(dict.fromkeys(texts)))
-    return [name, *cells]
+    return [DISPLAY[baseline], *cells]
+
+
+def _value(baseline: str, one: Judged) -> float | None:
+    return {PIXELS: one.pixels, RANDOM: one.random, PATCHES: one.patches}[baseline]
 
 
 def _columns(study: Study) -> list[tuple[str, str]]:

@@ -17,12 +17,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 from openjepa.core.contracts import Method, Monitor, View
 from openjepa.core.errors import OpenJepaError
+from openjepa.core.pace import Interval, Pace
 from openjepa.core.types import Batch, LossOutput, Step
 from openjepa.data.batches.loader import Loader
 from openjepa.machine import device as devices
 from openjepa.machine import distributed
 from openjepa.training import optim
+from openjepa.training.budget.pacer import Pacer
 from openjepa.training.step_timer import StepTimer
+
+CONTINUE, REVIEW, STOP = range(3)  # what a process requests after a step; the largest request wins
 
 
 class NotFinite(OpenJepaError):
@@ -38,27 +42,33 @@ class Parts:
     optimizer: torch.optim.Optimizer
     rates: optim.Rates
     loader: Loader
-    monitors: Sequence[tuple[int, Monitor]]  # (interval in steps, monitor)
+    monitors: Sequence[tuple[Interval, Monitor]]
+    pacer: Pacer | None = None  # revises the length of a run with a time budget
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The numbers of a run."""
 
-    total: int  # steps
+    pace: Pace
     seed: int
     batch_size: int  # images of a step, over all processes and accumulation rounds
     accumulate: int
     clip: float | None
     precision: Literal["float32", "bfloat16"]
     device: torch.device
-    checkpoint_every: int  # steps
-    check_every: int  # steps between two checks for finite numbers and for a requested stop
+    checkpoint_every: Interval
+    check_every: int  # steps between two checks for finite numbers, for the clock and for a requested stop
 
     def is_check_due(self, index: int) -> bool:
         """Always before a checkpoint: weights that are not finite must not be saved."""
-        is_saved = (index + 1) % self.checkpoint_every == 0 or index + 1 == self.total
-        return is_saved or index % self.check_every == 0
+        return self.is_saved(index + 1) or index % self.check_every == 0
+
+    def is_saved(self, done: int) -> bool:
+        return self.checkpoint_every.is_due(done, self.pace) or self.is_last(done)
+
+    def is_last(self, done: int) -> bool:
+        return done >= self.pace.total_at(done - 1)
 
 
 class Hooks(Protocol):
@@ -75,27 +85,38 @@ def run(parts: Parts, settings: Settings, hooks: Hooks, start: int = 0) -> int:
     """Trains from step `start` to the end or to a requested stop; returns the total number of steps done."""
     parts.trained.train()
     batches = parts.loader.batches(start)
-    timer = StepTimer(max((every for every, _ in parts.monitors), default=1))
-    for index in range(start, settings.total):
-        view = _step(parts, settings, index, batches)
+    timer = StepTimer(max((interval.steps for interval, _ in parts.monitors), default=1))
+    done = start
+    while done < settings.pace.total_at(done):
+        view = _step(parts, settings, done, batches)
         timer.add(view.step_seconds, view.wait_seconds)
-        values = _observe(parts, view, timer)
+        values = _observe(parts, settings.pace, view, timer)
         del view  # its tensors would live through the next step
-        done = index + 1
+        done += 1
         if values:
             hooks.record(done, values)
-        stops = settings.is_check_due(index) and distributed.any_true(hooks.should_stop(), settings.device)
-        if stops or done == settings.total or done % settings.checkpoint_every == 0:
+        request = _request(parts, settings, hooks, done) if settings.is_check_due(done - 1) else CONTINUE
+        saves = request == STOP or settings.is_saved(done)
+        if parts.pacer is not None and (saves or request == REVIEW) and not settings.is_last(done):
+            settings = replace(settings, pace=parts.pacer.review(done))
+        if saves:
             hooks.save_checkpoint(done)
-        if stops:
-            return done
-    return settings.total
+        if request == STOP:
+            break
+    return done
+
+
+def _request(parts: Parts, settings: Settings, hooks: Hooks, done: int) -> int:
+    """The same on every process."""
+    is_due = parts.pacer is not None and parts.pacer.is_due(done)
+    return distributed.largest(STOP if hooks.should_stop() else REVIEW if is_due else CONTINUE, settings.device)
 
 
 def _step(parts: Parts, settings: Settings, index: int, batches: Iterator[Batch]) -> View:
     """One optimiser step."""
     began = time.perf_counter()
-    lr, weight_decay = parts.rates.at(index)
+    pace = settings.pace
+    lr, weight_decay = parts.rates.at(pace.progress(index + 1))
     optim.set_rates(parts.optimizer, lr, weight_decay)
     parts.optimizer.zero_grad(set_to_none=True)  # now, so that monitors of the step before could read the gradients
     wait_seconds, loss = 0.0, torch.zeros((), device=settings.device)
@@ -104,7 +125,14 @@ def _step(parts: Parts, settings: Settings, index: int, batches: Iterator[Batch]
         batch = next(batches)
         wait_seconds += time.perf_counter() - waiting
         rows = parts.loader.split.rows(accumulation_round)
-        step = Step(index=index, total=settings.total, seed=settings.seed, batch_size=settings.batch_size, rows=rows)
+        step = Step(
+            index=index,
+            total=pace.total_at(index),
+            seed=settings.seed,
+            batch_size=settings.batch_size,
+            rows=rows,
+            paced=pace.progress(index),
+        )
         is_last = accumulation_round == settings.accumulate - 1
         output = _gradients(parts, settings, batch, step, is_last)
         loss += output.loss.detach() / settings.accumulate
@@ -156,12 +184,12 @@ def _advice(what: str, index: int) -> str:
     )
 
 
-def _observe(parts: Parts, view: View, timer: StepTimer) -> dict[str, float]:
+def _observe(parts: Parts, pace: Pace, view: View, timer: StepTimer) -> dict[str, float]:
     """The values of all monitors that are due. All of them are due at step 0 and at the last step."""
     index = view.step.index
     values: dict[str, float] = {}
-    for every, monitor in parts.monitors:
-        if index % every == 0 or index == view.step.total - 1:
-            seconds, waiting = timer.over(index % every or every)
+    for interval, monitor in parts.monitors:
+        if interval.is_due(index, pace) or index == view.step.total - 1:
+            seconds, waiting = timer.over(interval.since(index, pace))
             values.update(monitor(replace(view, step_seconds=seconds, wait_seconds=waiting)))
     return values

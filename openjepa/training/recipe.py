@@ -13,7 +13,9 @@ from openjepa.core.errors import BadInput
 from openjepa.core.registry import did_you_mean
 
 FOLDER = Path(__file__).parent.parent / "recipes"
+TABLES = "tables"  # in that folder: what is behind `recipe: auto`
 SUFFIXES = (".yaml", ".yml")
+AUTO, PAPER = "auto", "paper"
 OLD_FOLDER = "configs"  # where recipes were until version 0.1
 
 
@@ -36,12 +38,38 @@ def names() -> list[str]:
     >>> "cifar10_20min" in names()
     True
     """
-    return sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml"))
+    paths = (path.relative_to(FOLDER) for path in FOLDER.rglob("*.yaml"))
+    return sorted(path.with_suffix("").as_posix() for path in paths if path.parts[0] != TABLES)
 
 
 def read(name: str | Path) -> dict[str, Any]:
-    """The settings of a YAML file, or of a recipe by its name; a file wins over a recipe."""
-    return settings.read(_find(Path(name)))
+    """The settings of a YAML file, or of a recipe by its name; a file wins over a recipe.
+
+    The key `recipe` says where they came from. A file may build on a recipe with it: `recipe: cifar10_20min`. What AUTO
+    stands for depends on images, machine and budget, so the caller resolves it.
+    """
+    file = _find(Path(name))
+    values = settings.read(file)
+    if file.is_relative_to(FOLDER):
+        return {"recipe": file.relative_to(FOLDER).with_suffix("").as_posix(), **values}
+    base = values.get("recipe")
+    if base is None or base in (AUTO, PAPER):
+        return values
+    merged = read(str(base))
+    for path, value in settings.flat(values).items():
+        settings.put(merged, path, value)
+    return merged
+
+
+def read_fixed(name: str | Path) -> dict[str, Any]:
+    """As `read`, for callers that compare or count settings: AUTO has none before it has seen a machine."""
+    values = read(name)
+    if values.get("recipe") == AUTO:
+        raise BadInput(
+            "the recipe auto depends on the images, the machine and the time; give the config.yaml of a run that it started "
+            "(without its line `recipe: auto`), or another recipe"
+        )
+    return values
 
 
 def describe(name: str) -> Recipe:

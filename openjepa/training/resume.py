@@ -17,12 +17,14 @@ from openjepa.training import setup
 
 # Settings that do not change the weights.
 HARMLESS = {
+    "recipe",
     "data.workers",
     "data.cache",
     "data.max_broken",
     "train.checkpoint_every",
     "train.keep",
     "train.accumulate",
+    "train.processes",
     "train.allocator",
     "watch",
     "imports",

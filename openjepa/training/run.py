@@ -16,15 +16,22 @@ from openjepa.core import config as configs
 from openjepa.core.config import Config
 from openjepa.core.contracts import Method, Source
 from openjepa.core.errors import OpenJepaError
+from openjepa.core.pace import Pace
 from openjepa.data.batches import build
 from openjepa.data.batches.loader import Loader
 from openjepa.machine import console, distributed
 from openjepa.machine import device as devices
 from openjepa.machine.signals import Stop
 from openjepa.runs import checkpoint, metrics, provenance
+from openjepa.runs import pace as pace_file
 from openjepa.runs.directory import RunFolder, write_broken, write_text
-from openjepa.training import calibrate, loop, optim, resume, setup
+from openjepa.training import loop, optim, recipe, resume, setup
+from openjepa.training.budget import calibrate
+from openjepa.training.budget.pacer import Pacer
 from openjepa.training.watch import Watch
+
+PAPER_EPOCHS = 300  # of ImageNet-1k, ViT-H/14
+FAR_TOO_SHORT = 0.2
 
 
 @dataclass(frozen=True)
@@ -43,29 +50,38 @@ def run(
     device: torch.device,
     precision: Literal["float32", "bfloat16"],
     is_new: bool,
+    reasons: Mapping[str, str],
 ) -> Result:
-    """Trains `method` to the end of the run, or to a requested stop."""
+    """Trains `method` to the end of the run, or to a requested stop. `reasons` become comments of the run's config."""
     console.notice(f"{folder.path}: {config.method['name']}, {config.model.name}, {config.data.source}")
     loader = build.loader(config, source, device, method.augmentations, console.track)
-    minutes = config.train.minutes
-    if minutes is not None:
-        steps = calibrate.steps_within(minutes, config, method, loader, device=device, precision=precision)
-        config = setup.with_steps(config, steps)
-    per_epoch = loader.order.steps_per_epoch
+    minutes, pacer, per_epoch = config.train.minutes, None, loader.order.steps_per_epoch
+    if minutes is not None and is_new:
+        first = calibrate.first_plan(minutes, config, method, loader, device=device, precision=precision)
+        pacer = Pacer(minutes, folder.pace, [first])
+    elif minutes is not None:
+        pacer = Pacer(minutes, folder.pace, pace_file.read(folder.pace))
+    pace = Pace.fixed(setup.total_steps(config, per_epoch)) if pacer is None else pacer.pace
     training = TrainingRun(
         config=config,
         folder=folder,
         method=method,
-        optimizer=optim.adamw(method, betas=config.optim.betas),
+        optimizer=optim.build(config.optim, method, precision),
         loader=loader,
-        settings=setup.loop_settings(config, steps_per_epoch=per_epoch, device=device, precision=precision),
+        settings=setup.loop_settings(config, pace, steps_per_epoch=per_epoch, device=device, precision=precision),
+        pacer=pacer,
     )
+    if config.recipe == recipe.PAPER and training.total < FAR_TOO_SHORT * PAPER_EPOCHS * per_epoch:
+        console.notice(
+            f"warning: the paper's schedule needs {PAPER_EPOCHS} epochs; you have {training.total / per_epoch:.2g}. "
+            "Its settings learn next to nothing in so few; recipe auto, the default, has settings for short runs"
+        )
     if is_new and distributed.is_main():
-        training.start(source, minutes)
+        training.start(source, reasons)
     distributed.barrier()  # rank 0 has written the first files
     done = 0 if is_new else training.restore()
-    if done >= training.settings.total:
-        console.notice(f"{folder.path} is finished: {done} of {training.settings.total} steps are done")
+    if done >= training.total:
+        console.notice(f"{folder.path} is finished: {done} of {training.total} steps are done")
     else:
         done = training.train(done)
     return training.finish(done)
@@ -73,7 +89,7 @@ def run(
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRun:
-    """The parts of a run, built, and its length in steps."""
+    """The parts of a run, built."""
 
     config: Config
     folder: RunFolder
@@ -81,18 +97,26 @@ class TrainingRun:
     optimizer: torch.optim.Optimizer
     loader: Loader
     settings: loop.Settings
+    pacer: Pacer | None  # of a run with a time budget
 
-    def start(self, source: Source, minutes: float | None) -> None:
-        """Writes the first files of a new run; `minutes` is its time budget, if it has one."""
+    @property
+    def total(self) -> int:
+        """Steps of the run; a time budget revises it on the way."""
+        return self.settings.pace.total if self.pacer is None else self.pacer.pace.total
+
+    def start(self, source: Source, reasons: Mapping[str, str]) -> None:
+        """Writes the first files of a new run; the config comes last, because it makes the folder a run."""
         record = provenance.collect(
             data=self.config.data.source,
             fingerprint=source.fingerprint(),
             world_size=distributed.world_size(),
             precision=self.settings.precision,
-            minutes=minutes,
+            minutes=self.config.train.minutes,
         )
         provenance.write(self.folder, record)
-        write_text(self.folder.config, configs.dump(self.config))
+        if self.pacer is not None:
+            pace_file.write(self.folder.pace, self.pacer.decisions)
+        write_text(self.folder.config, configs.dump(self.config, reasons))
 
     def restore(self) -> int:
         """Loads the newest intact checkpoint, if there is one; returns the number of steps done."""
@@ -108,15 +132,17 @@ class TrainingRun:
 
     def train(self, start: int) -> int:
         """Trains from step `start`; returns the number of steps done. Metrics, checkpoints and messages on the way."""
-        total = self.settings.total
-        parts = setup.loop_parts(self.config, self.method, self.optimizer, self.loader, total=total)
+        first = self.settings.pace.total_at(0)
+        parts = setup.loop_parts(self.config, self.method, self.optimizer, self.loader, total=first, pacer=self.pacer)
         if distributed.is_main():
             self.folder.weights.unlink(missing_ok=True)  # of an earlier stop; until the end the checkpoints are newer
             provenance.set_status(self.folder, "running")
         recorder = metrics.Recorder(self.folder.metrics, start=start) if distributed.is_main() else None
         watch = Watch(self.config.watch, metrics.read(self.folder.metrics) if distributed.is_main() else [])
         try:
-            with Stop() as stop, console.TrainingProgress(total, start) as progress:
+            with Stop() as stop, console.TrainingProgress(self.total, start) as progress:
+                if self.pacer is not None:
+                    self.pacer.start(start)
                 outputs = _Outputs(run=self, recorder=recorder, progress=progress, watch=watch, stop=stop)
                 done = loop.run(parts, self.settings, outputs, start)
         except OpenJepaError:
@@ -128,13 +154,13 @@ class TrainingRun:
                 recorder.close()
             if distributed.is_main() and self.loader.broken:
                 write_broken(self.folder, self.loader.broken)
-        if watch.wants_stop and done < total:
+        if watch.wants_stop and done < self.total:
             console.notice("watch=stop ended the run; to train on anyway, add --set watch=warn to --resume")
         return done
 
     def finish(self, done: int) -> Result:
         """Writes the weights and how the run ended."""
-        is_finished = done >= self.settings.total
+        is_finished = done >= self.total
         if distributed.is_main():
             self.write_weights(done)
             record, peak = provenance.read(self.folder), devices.peak_memory(self.settings.device)
@@ -148,7 +174,7 @@ class TrainingRun:
             provenance.write(self.folder, record)
             if not is_finished:
                 console.notice(
-                    f"stopped cleanly at step {done} of {self.settings.total}; "
+                    f"stopped cleanly at step {done} of {self.total}; "
                     f"resume with: openjepa pretrain --run {self.folder.path} --resume"
                 )
         distributed.barrier()
@@ -192,7 +218,7 @@ class _Outputs:
         if self.recorder is not None:
             self.recorder.write(step, values)
             self.watch(step, values)
-            self.progress.update(step, values, state=self.watch.state)
+            self.progress.update(step, values, self.run.total, state=self.watch.state)
 
     def save_checkpoint(self, step: int) -> None:
         self.run.save_checkpoint(step)

@@ -77,9 +77,15 @@ def test_the_command_alone_says_where_to_start(call) -> None:
 BAD_INPUT = {
     "an unknown verb": (["pretrian"], "pretrian"),
     "an unknown option": (["pretrain", "--dta", "x"], "--dta"),
-    "a missing folder": (["pretrain", "--data", "no/such/folder"], 'no folder or file "no/such/folder"'),
-    "a wrong key": (["pretrain", "--data", "scenes", "--set", "optim.lrr=1"], 'did you mean "lr"'),
-    "a wrong value": (["pretrain", "--data", "scenes", "--set", "optim.lr=fast"], "optim.lr is 'fast'"),
+    "a missing folder": (
+        ["pretrain", "--recipe", "paper", "--data", "no/such/folder"],
+        'no folder or file "no/such/folder"',
+    ),
+    "a wrong key": (["pretrain", "--recipe", "paper", "--data", "scenes", "--set", "optim.lrr=1"], 'did you mean "lr"'),
+    "a wrong value": (
+        ["pretrain", "--recipe", "paper", "--data", "scenes", "--set", "optim.lr=fast"],
+        "optim.lr is 'fast'",
+    ),
     "a missing config": (["pretrain", "none.yaml"], 'no config file "none.yaml"'),
     "an unknown recipe": (["pretrain", "cifar10_20mn"], 'did you mean "cifar10_20min"'),
     "a recipe at its old path": (["plan", "configs/imagenet/vit_h14.yaml"], "now the recipe imagenet/vit_h14"),
@@ -88,25 +94,49 @@ BAD_INPUT = {
         'did you mean "scenes"',
     ),
     "a file of parts that is gone": (["masks", "--import", "no/such.py"], "no Python file"),
-    "two lengths": (["pretrain", "--data", "scenes", "--epochs", "1", "--steps", "2"], "keep one"),
+    "two lengths": (["pretrain", "--recipe", "paper", "--data", "scenes", "--epochs", "1", "--steps", "2"], "keep one"),
     "a length that is no number": (["pretrain", "--steps", "many"], "many"),
-    "an unknown model": (["pretrain", "--data", "scenes", "--model", "vit-tini/8"], 'did you mean "tiny"'),
-    "an unknown method": (["pretrain", "--data", "scenes", "--method", "ijpa"], 'did you mean "ijepa"'),
-    "a size that does not fit": (["pretrain", "--data", "scenes", "--set", "data.image_size=65"], "use 64 or 80"),
+    "an unknown model": (
+        ["pretrain", "--recipe", "paper", "--data", "scenes", "--model", "vit-tini/8"],
+        'did you mean "tiny"',
+    ),
+    "an unknown method": (
+        ["pretrain", "--recipe", "paper", "--data", "scenes", "--method", "ijpa"],
+        'did you mean "ijepa"',
+    ),
+    "a size that does not fit": (
+        ["pretrain", "--recipe", "paper", "--data", "scenes", "--set", "data.image_size=65"],
+        "use 64 or 80",
+    ),
     "a run that is none": (["evaluate", "no/run", "--task", "scenes-count"], 'no weights in "no/run"'),
-    "a run that is a file": (["pretrain", "--data", "scenes:64", "--run", __file__], "is a file; --run needs a folder"),
+    "a run that is a file": (
+        ["pretrain", "--recipe", "paper", "--data", "scenes:64", "--run", __file__],
+        "is a file; --run needs a folder",
+    ),
     "a demo over something else": (["demo", "--run", str(Path(__file__).parent)], "is not an earlier demo"),
     "a resume of nothing": (["pretrain", "--resume"], "add --run DIR"),
-    "a folder that looks like a number": (["pretrain", "--data", "2024"], 'no folder or file "2024"'),
-    "a method that is a number": (["pretrain", "--set", "method.name=3"], 'unknown method "3"'),
-    "a section that is a number": (["pretrain", "--set", "method=3"], "method is 3"),
-    "a width that does not fit": (["pretrain", "--set", "method.predictor.width=31"], "is not a multiple of"),
-    "betas out of range": (["pretrain", "--set", "optim.betas=[1.5,0.9]"], "optim.betas.0 is 1.5"),
-    "a crop that is no range": (["pretrain", "--set", "data.crop_scale=[0.9,0.3]"], "write [smaller, larger]"),
-    "a checkpoint never": (["pretrain", "--set", "train.checkpoint_every=0"], "must be at least 1 step"),
-    "a batch too large": (["pretrain", "--data", "scenes:8"], "train.batch_size=8 or less"),
+    "a folder that looks like a number": (
+        ["pretrain", "--recipe", "paper", "--data", "2024"],
+        'no folder or file "2024"',
+    ),
+    "a method that is a number": (["pretrain", "--recipe", "paper", "--set", "method.name=3"], 'unknown method "3"'),
+    "a section that is a number": (["pretrain", "--recipe", "paper", "--set", "method=3"], "method is 3"),
+    "a width that does not fit": (
+        ["pretrain", "--recipe", "paper", "--set", "method.predictor.width=31"],
+        "is not a multiple of",
+    ),
+    "betas out of range": (["pretrain", "--recipe", "paper", "--set", "optim.betas=[1.5,0.9]"], "optim.betas.0 is 1.5"),
+    "a crop that is no range": (
+        ["pretrain", "--recipe", "paper", "--set", "data.crop_scale=[0.9,0.3]"],
+        "write [smaller, larger]",
+    ),
+    "a checkpoint never": (
+        ["pretrain", "--recipe", "paper", "--set", "train.checkpoint_every=0"],
+        "must be at least 1 step",
+    ),
+    "a batch too large": (["pretrain", "--recipe", "paper", "--data", "scenes:8"], "train.batch_size=8 or less"),
     "a disk cache of what is no file": (
-        ["pretrain", "--data", "scenes:200", "--set", "data.cache=disk"],
+        ["pretrain", "--recipe", "paper", "--data", "scenes:200", "--set", "data.cache=disk"],
         "scenes:200 has no image files",
     ),
     "masks for no image": (["masks", "--batch-size", "0"], "batch-size"),
@@ -134,15 +164,23 @@ BAD_INPUT = {
         'no folder "no/such"',
     ),
     "an online probe of no task": (
-        ["pretrain", "--data", "scenes:64", "--set", "monitors.probe.task=scenes-cuont"],
+        ["pretrain", "--recipe", "paper", "--data", "scenes:64", "--set", "monitors.probe.task=scenes-cuont"],
         'did you mean "scenes-count"?',
     ),
     "an online probe of unlabelled pictures": (
-        ["pretrain", "--data", "scenes:200", "--set", f"monitors.probe.task={Path(__file__).parent}"],
+        [
+            "pretrain",
+            "--recipe",
+            "paper",
+            "--data",
+            "scenes:200",
+            "--set",
+            f"monitors.probe.task={Path(__file__).parent}",
+        ],
         "no images in folder",
     ),
     "an online probe with one label": (
-        ["pretrain", "--data", "scenes:64", "--set", "monitors.probe.num_train=1"],
+        ["pretrain", "--recipe", "paper", "--data", "scenes:64", "--set", "monitors.probe.num_train=1"],
         "monitors.probe.num_train is 1",
     ),
     "an absurd number of labels": (
@@ -272,7 +310,9 @@ def test_bench_data_measures_every_size(call) -> None:
 def test_pretrain_evaluate_and_runs_work_together(call, tmp_path: Path) -> None:
     run = tmp_path / "runs" / "one"
     words = ["--set", "data.image_size=32", "--set", "train.batch_size=16", "--model", "vit-nano/8"]
-    code, out, errors = call("pretrain", "--data", "scenes:64", "--run", str(run), "--steps", "3", *words)
+    code, out, errors = call(
+        "pretrain", "--recipe", "paper", "--data", "scenes:64", "--run", str(run), "--steps", "3", *words
+    )
     assert code == 0 and "finished: 3 steps" in out, errors
     folder = tmp_path / "labelled"
     for name in ("a", "b"):
@@ -296,7 +336,7 @@ def test_the_table_shows_labels_intervals_and_gains(call, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_minutes_are_turned_into_steps_once_and_resume_uses_the_same_number(call, tmp_path: Path) -> None:
+def test_minutes_are_turned_into_steps_that_are_recorded_and_resume_uses_the_same_number(call, tmp_path: Path) -> None:
     words = [
         "pretrain",
         "--data",
@@ -311,5 +351,9 @@ def test_minutes_are_turned_into_steps_once_and_resume_uses_the_same_number(call
     words += ["--set", "data.image_size=32", "--set", "train.batch_size=16"]
     code, _, errors = call(*words)
     assert code == 0 and "minutes are about" in errors, errors
+    assert "measuring speed" in errors and "GiB of memory" in errors
+    decisions = [json.loads(line) for line in (tmp_path / "run/pace.jsonl").read_text().splitlines()]
+    steps = json.loads((tmp_path / "run/provenance.json").read_text())["steps"]
+    assert decisions[0]["step"] == 0 and decisions[-1]["total"] == steps
     code, _, errors = call(*words, "--resume")
     assert code == 0 and "is finished" in errors, errors

@@ -161,7 +161,7 @@ def test_a_resolved_config_is_complete_and_survives_being_read_again() -> None:
     resolved = setup.resolve(
         config.load({}, ["model.name=vit-micro/8", "data.image_size=64", "method.masks.num_targets=3"])
     )
-    assert resolved.method["predictor"] == {"width": 64, "depth": 3, "attention": "joint"}
+    assert resolved.method["predictor"] == {"width": 64, "depth": 3, "num_heads": 4, "attention": "joint"}
     assert resolved.method["masks"]["num_targets"] == 3 and resolved.method["masks"]["target_scale"] == [0.15, 0.2]
     assert resolved.monitors["loss"] == {"every": "10"}
     import yaml
@@ -204,11 +204,11 @@ def test_the_published_rates_are_reached() -> None:
     from openjepa.training.optim import Rates
 
     total, warmup = 300 * 625, 40 * 625
-    rates = Rates(lr=1e-3, start_lr=2e-4, final_lr=1e-6, warmup_steps=warmup, weight_decay=(0.04, 0.4), total=total)
-    k = 10_000  # of the published schedulers, our step k - 1
-    assert rates.at(k - 1)[0] == pytest.approx(2e-4 + k / warmup * 8e-4)
+    rates = Rates(lr=1e-3, start_lr=2e-4, final_lr=1e-6, warmup=warmup / total, weight_decay=(0.04, 0.4))
+    k = 10_000  # of the published schedulers: the progress after our step k - 1
+    assert rates.at(k / total)[0] == pytest.approx(2e-4 + k / warmup * 8e-4)
     k = 100_000
     cosine = 0.5 * (1 + math.cos(math.pi * (k - warmup) / (total - warmup)))
-    assert rates.at(k - 1)[0] == pytest.approx(1e-6 + (1e-3 - 1e-6) * cosine)
-    assert rates.at(k - 1)[1] == pytest.approx(0.4 + (0.04 - 0.4) * 0.5 * (1 + math.cos(math.pi * k / total)))
-    assert rates.at(total - 1) == pytest.approx((1e-6, 0.4))
+    assert rates.at(k / total)[0] == pytest.approx(1e-6 + (1e-3 - 1e-6) * cosine)
+    assert rates.at(k / total)[1] == pytest.approx(0.4 + (0.04 - 0.4) * 0.5 * (1 + math.cos(math.pi * k / total)))
+    assert rates.at(1.0) == pytest.approx((1e-6, 0.4))

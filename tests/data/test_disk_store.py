@@ -14,7 +14,7 @@ from PIL import Image
 import runner
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Batch
-from openjepa.data.batches import disk_store, from_files
+from openjepa.data.batches import disk_store, from_files, images
 from openjepa.data.batches.from_files import FileImages
 from openjepa.data.batches.loader import Loader
 from openjepa.data.batches.order import Order, Split
@@ -254,3 +254,17 @@ def test_a_mapped_file_is_pickled_as_its_name(folder: Path) -> None:
     store = opened(folder, "disk").store
     assert store is not None and len(pickle.dumps(store.pieces)) < 500
     assert torch.equal(pickle.loads(pickle.dumps(store.pieces))[0], store.pieces[0])
+
+
+def test_several_processes_of_a_run_share_one_copy_and_the_decoding_workers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = opened(folder, "auto")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    shared = opened(folder, "auto")
+    assert isinstance(shared.store.pieces, disk_store.Mapped) and not isinstance(alone.store.pieces, disk_store.Mapped)
+    assert same(batches(alone), batches(shared))
+    shares = [images.workers_of_process(number, torch.device("cpu")) for number in (0, 1, 2, 5)]
+    assert shares == [0, 0, 1, 2] and images.workers_of_process(5, torch.device("cuda")) == 5
+    monkeypatch.setenv("OPENJEPA_CACHE", "off")
+    assert same(batches(alone), batches(opened(folder, "auto"))), "without a cache folder each holds its own"

@@ -279,3 +279,9 @@ def test_every_ability_of_ijepa_is_seen_without_looking_into_submodules(tiny_enc
     for name in ("draw_masks", "masks", "targets", "predict_blocks", "distance"):
         inspect.getattr_static(method, name)
     assert isinstance(method, PredictsBlocks)
+
+
+def test_the_predictor_has_the_encoders_heads_unless_another_number_is_set(tiny_encoder: VisionTransformer) -> None:
+    usual, fewer = (PredictorOptions(num_heads=number).build(tiny_encoder, 8) for number in (None, 1))
+    assert usual.blocks[0].attn.num_heads == tiny_encoder.size.num_heads and fewer.blocks[0].attn.num_heads == 1
+    assert [weight.shape for weight in usual.parameters()] == [weight.shape for weight in fewer.parameters()]

@@ -4,11 +4,12 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from openjepa.core.errors import BadInput
 from openjepa.core.types import Grid
-from openjepa.nn import ema, init, pooling
+from openjepa.nn import attention, ema, init, pooling
 from openjepa.nn.attention import Attention
 from openjepa.nn.block import Block, blocks_of, drop_path_scales
 from openjepa.nn.patches import grid_of, patchify, pick, unpatchify
@@ -129,3 +130,19 @@ def test_the_mean_ignores_padding() -> None:
 def test_blocks_are_found_by_name_and_only_where_there_are_some(tiny_encoder) -> None:
     assert blocks_of(tiny_encoder) == list(tiny_encoder.blocks)
     assert blocks_of(torch.nn.Linear(2, 2)) == []
+
+
+def test_on_a_cpu_attention_stays_in_float32_under_autocast() -> None:
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 2, 2, 5, 4)
+    exact = F.scaled_dot_product_attention(query, key, value)
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = attention.attend(query, key, value, None)
+    assert torch.equal(ours, exact)
+
+
+def test_first_weights_have_the_deviation_of_the_setting() -> None:
+    torch.manual_seed(0)
+    layer = nn.Linear(200, 200)
+    init.normal(layer, 0.06)
+    assert layer.weight.std().item() == pytest.approx(0.06, rel=0.02) and not layer.bias.any()

@@ -206,6 +206,14 @@ def test_a_score_below_random_is_marked(moved: Path) -> None:
     assert '<span class="best">35.0' in text and '<span class="down">−5.0' in text
 
 
+def test_a_patch_dictionary_has_a_column_if_it_was_measured(moved: Path) -> None:
+    measured = [*SCORES, {**SCORES[0], "representation": "patches", "accuracy": 0.62, "interval": None}]
+    for rows, is_shown in ((SCORES, False), (measured, True)):
+        write_json(moved / "evals" / "t.json", rows)
+        text = render_section(scores.section(report_record.read(RunFolder(moved))))
+        assert ("patch dictionary, %" in text) == is_shown and ('<span class="best">62.0' in text) == is_shown
+
+
 def test_the_report_says_that_images_are_missing(moved: Path) -> None:
     text = write.write(moved).read_text(encoding="utf-8")
     assert "the data of this run cannot be opened" in text and "/no/such/&lt;folder&gt;" in text

@@ -33,6 +33,14 @@ def test_it_ends_with_the_weights_that_version_0_1_would_have_reached(old_run: P
         assert sums[name] == pytest.approx(numbers, rel=1e-3, abs=1e-3), name
 
 
+def test_its_time_budget_still_means_the_steps_that_it_was_turned_into(old_run: Path) -> None:
+    path = old_run / "provenance.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "minutes": 5.0}))
+    done = runner.command("pretrain", "--run", str(old_run), "--resume", "--minutes", "5")
+    assert done.returncode == 0 and "measuring" not in done.stderr, done.stderr
+    assert json.loads(path.read_text())["steps"] == 12 and not (old_run / "pace.jsonl").exists()
+
+
 def test_its_checkpoint_loads_and_evaluates(old_run: Path) -> None:
     scores = openjepa.evaluate(old_run, "scenes-count", probe="knn", num_train=60, num_test=40)
     assert [score.representation for score in scores] == ["pixels", "random encoder", "trained"]

@@ -141,6 +141,7 @@ def test_mean_cosine_equals_a_loop_over_pairs() -> None:
 def test_precision_is_float32_on_a_cpu_and_a_failing_probe_is_never_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert device.resolve_precision("auto", cpu) == "float32"
+    monkeypatch.delenv(device.WORKS, raising=False)
     monkeypatch.setattr(device, "probe_bfloat16", lambda kind, safe_isa=False: "killed by signal 4")
     assert device.resolve_precision("auto", gpu) == "float32"
     with pytest.raises(BadInput, match=r"bfloat16 does not work on this machine \(killed by signal 4\)"):

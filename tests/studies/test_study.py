@@ -264,7 +264,30 @@ def write_finished(run: RunFolder, rows: list[dict[str, float]]) -> None:
     run.metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def write_scores(path: Path, accuracy: float) -> None:
+def test_a_study_may_add_the_patch_dictionary_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It evaluates again, once, and shows a line of its own."""
+    folder, before, study = StudyFolder(tmp_path), small(), small(terms=terms(baselines=("patches",)))
+    folder.save(before)
+    folder.check(study)
+    arm, calls = study.arms[0], []
+    write_finished(folder.run(arm, 0), [{"step": 1, "wall": 60.0}])
+    write_scores(folder.scores(arm, 0), accuracy=0.4)
+    assert "patch" not in table.markdown(before, results.collect(before, folder))
+
+    def evaluated(self: object, words: list[str], run: Path, stop: Stop, output: Path) -> str:
+        calls.append(words)
+        write_scores(output, accuracy=0.4, patches=0.3)
+        return ""
+
+    monkeypatch.setattr(processes.Runner, "_call", evaluated)
+    with Lock(tmp_path) as lock, Stop() as stop:
+        for _ in range(2):
+            assert processes.Runner(study, folder, lock)._evaluate(arm, 0, "scenes-count", stop) == ""
+    assert len(calls) == 1 and calls[0][-2:] == ["--baseline", "patches"]
+    assert "| patch dictionary | 30.0 |" in table.markdown(study, results.collect(study, folder))
+
+
+def write_scores(path: Path, accuracy: float, patches: float | None = None) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [
         {
@@ -275,7 +298,8 @@ def write_scores(path: Path, accuracy: float) -> None:
             "chance": 0.1,
             "interval": [0.35, 0.45],
         }
-        for name, value in (("pixels", 0.2), ("random encoder", 0.1), ("trained", accuracy))
+        for name, value in (("pixels", 0.2), ("random encoder", 0.1), ("patches", patches), ("trained", accuracy))
+        if value is not None
     ]
     path.write_text(json.dumps(rows))
 
@@ -292,6 +316,7 @@ def write_scores(path: Path, accuracy: float) -> None:
         (["--flops", "nan"], "expected a number of operations"),
         (["--minutes", "1", "--tasks", "scenes-cuont"], 'did you mean "scenes-count"'),
         (["--minutes", "1", "--probes", "knnn"], 'did you mean "knn"'),
+        (["--minutes", "1", "--baseline", "pathces"], 'unknown baseline "pathces"; choose patches'),
         (["--minutes", "1", "--data", "/no/such/folder"], "/no/such/folder"),
         (
             ["--minutes", "1", "--set", "train.epochs=5"],

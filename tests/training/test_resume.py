@@ -68,15 +68,16 @@ def test_a_run_killed_at_any_moment_resumes_bit_for_bit(
     assert not list((run / "checkpoints").glob(".partial*"))
 
 
-@pytest.mark.parametrize("name", methods.names())
+@pytest.mark.parametrize(("name", "optimizer"), [*((name, "adamw") for name in methods.names()), ("ijepa", "muon")])
 def test_every_method_resumes_bit_for_bit(
-    name: str, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, optimizer: str, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cut off inside this process, which is quicker than nine kills. Views are cropped by a process of their own."""
     settings = {
         "data": {"source": str(images), "image_size": 32, "workers": 1, "cache": "none"},
         "method": {"name": name},
         "model": {"name": "vit-nano/8"},
+        "optim": {"name": optimizer},
         "train": {"batch_size": 8, "steps": 5, "checkpoint_every": 2},
     }
     whole = pretrain(settings, tmp_path / "whole")
@@ -157,6 +158,24 @@ def test_a_polite_stop_saves_and_exits_cleanly_and_the_run_resumes(
     again = runner.command(*words, "--resume")
     assert again.returncode == 0, again.stderr
     assert losses(run) == losses(whole)
+
+
+def test_ctrl_c_before_the_first_step_ends_with_a_sentence_and_leaves_nothing(images: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = [*runner.words(images, run), "--set", "train.minutes=60"]
+    slow = [sys.executable, str(Path(__file__).with_name("slow_steps.py")), *words]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(slow, start_new_session=True, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        for line in process.stderr:
+            if "measuring speed" in line:
+                os.killpg(process.pid, signal.SIGINT)
+                break
+        errors = process.stderr.read()
+    assert process.returncode == 130
+    assert errors.splitlines()[-1] == (
+        "openjepa: interrupted before training began; nothing was written, the same command starts over"
+    )
+    assert not run.exists()
 
 
 def _wait_for_step(run: Path, step: int) -> None:

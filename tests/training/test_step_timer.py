@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from openjepa.core.contracts import View
+from openjepa.core.pace import Interval, Pace
 from openjepa.core.types import LossOutput, Step
 from openjepa.training import loop
 from openjepa.training.monitors.throughput import Throughput
@@ -46,17 +47,17 @@ def test_a_stall_between_two_readings_is_seen(monkeypatch: pytest.MonkeyPatch) -
             optimizer=None,
             rates=None,
             loader=SimpleNamespace(batches=lambda start: iter(())),
-            monitors=[(4, Throughput())],
+            monitors=[(Interval(4), Throughput())],
         ),
         loop.Settings(
-            total=TOTAL,
+            pace=Pace.fixed(TOTAL),
             seed=0,
             batch_size=8,
             accumulate=1,
             clip=None,
             precision="float32",
             device=torch.device("cpu"),
-            checkpoint_every=100,
+            checkpoint_every=Interval(100),
             check_every=100,
         ),
         SimpleNamespace(

@@ -15,7 +15,7 @@ from openjepa.core.contracts import Source
 from openjepa.core.errors import BadInput
 from openjepa.data.abilities import is_in_memory, renders_batches
 from openjepa.data.batches import workers
-from openjepa.data.batches.images import Cache, failure, memory_limit, this_or_next_valid
+from openjepa.data.batches.images import Cache, failure, memory_limit, this_or_next_valid, workers_of_process
 from openjepa.data.crops import batched
 from openjepa.data.crops.crop import Crop, CropDraws, Cropped, CropRequest, Crops
 from openjepa.machine.console import Track
@@ -53,16 +53,17 @@ class ArrayImages:
     def batches(self, requests: Iterable[CropRequest], device: torch.device) -> Iterator[Cropped]:
         """-> views [B, 3, h, w] float, or uint8 where a crop keeps the image as it is."""
         ours, theirs = tee(requests)  # workers read ahead
-        for request, loaded in zip(ours, self._loaded(batch.index for batch in theirs), strict=False):
+        for request, loaded in zip(ours, self._loaded((batch.index for batch in theirs), device), strict=False):
             images = _to(loaded.images, device)
             pairs = zip(self.crops, request.draws, strict=True)
             views = tuple(crop_images(images, crop, draws) for crop, draws in pairs)
             yield Cropped(views=views, index=request.index, is_valid=loaded.is_valid, broken=loaded.broken)
 
-    def _loaded(self, indices: Iterable[Tensor]) -> Iterator[Loaded]:
+    def _loaded(self, indices: Iterable[Tensor], device: torch.device) -> Iterator[Loaded]:
         if self.memory is not None:
             return (_rows(self.memory, index) for index in indices)
-        return _checked(workers.each(self.reader, indices, num_workers=self.num_workers))
+        num_workers = workers_of_process(self.num_workers, device)
+        return _checked(workers.each(self.reader, indices, num_workers=num_workers))
 
     def _load(self, source: Source, cache: Cache, track: Track | None) -> Loaded | None:
         if is_in_memory(source):

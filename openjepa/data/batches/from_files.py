@@ -9,12 +9,13 @@ import torch
 from openjepa.core.contracts import HasFiles
 from openjepa.core.errors import BadInput
 from openjepa.data.batches import disk_store, store, workers
-from openjepa.data.batches.images import Cache, failure, memory_limit, this_or_next_valid
+from openjepa.data.batches.images import Cache, failure, memory_limit, this_or_next_valid, workers_of_process
 from openjepa.data.batches.store import DecodedImages, ImageStore, Part
 from openjepa.data.crops.crop import Cropped, CropRequest, Crops, size_to_decode
 from openjepa.data.crops.per_image import CropBuffer
 from openjepa.data.decode import shrink_on_load
 from openjepa.data.decode.shrink_on_load import Decoded, Need, Scratch
+from openjepa.machine import distributed
 from openjepa.machine.cache import folder as cache_folder
 from openjepa.machine.console import Track
 
@@ -42,7 +43,7 @@ class FileImages:
         """-> views [B, 3, h, w] uint8"""
         cropper = Cropper(self.store or self.decoder, self.crops)
         # On a CPU, cropping stored images is cheaper than sending them between processes; a GPU must not wait for it.
-        num_workers = 0 if self.store and device.type == "cpu" else self.num_workers
+        num_workers = 0 if self.store and device.type == "cpu" else workers_of_process(self.num_workers, device)
         broken = self.store.all_broken() if self.store else None
         for cropped in workers.each(cropper, requests, num_workers=num_workers):
             if cropped.failure:
@@ -54,16 +55,16 @@ class FileImages:
         if cache == "none":
             return None
         expected = self._expected_bytes()
-        if cache == "memory" or (cache != "disk" and expected <= memory_limit()):
-            return store.in_memory(self._parts("decoding images into memory"), self.source)
-        if cache == "if it fits":
-            return None
-        try:
-            return self._on_disk(expected)
-        except (disk_store.DoesNotFit, OSError):
-            if cache == "disk":
-                raise
-            return None
+        fits = cache == "memory" or (cache != "disk" and expected <= memory_limit())
+        # Several processes share one copy on the disk, which one of them decodes; in memory each would decode its own.
+        prefers_disk = cache == "auto" and distributed.local_processes() > 1
+        if cache == "disk" or (cache == "auto" and (prefers_disk or not fits)):
+            try:
+                return self._on_disk(expected)
+            except (disk_store.DoesNotFit, OSError):
+                if cache == "disk":
+                    raise
+        return store.in_memory(self._parts("decoding images into memory"), self.source) if fits else None
 
     def _on_disk(self, expected: float) -> ImageStore:
         disk_store.check_limit(expected)  # before all files are read to compute the name

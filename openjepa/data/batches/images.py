@@ -8,6 +8,7 @@ import torch
 
 from openjepa.core.errors import BrokenImage
 from openjepa.data.crops.crop import Cropped, CropRequest, Crops
+from openjepa.machine import distributed
 
 T = TypeVar("T")
 Cache = Literal["auto", "memory", "disk", "none", "if it fits"]  # the last one: memory or none, never the disk
@@ -50,9 +51,13 @@ def failure(broken: Mapping[str, str]) -> str:
 
 
 def memory_limit() -> float:
-    """Bytes of decoded images that this process may hold; other processes of torchrun hold their own."""
-    num_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return min(CACHE_LIMIT, CACHE_MEMORY_SHARE * _free_memory() / num_processes)
+    """Bytes of decoded images that this process may hold; other processes of the same run hold their own."""
+    return min(CACHE_LIMIT, CACHE_MEMORY_SHARE * _free_memory() / distributed.local_processes())
+
+
+def workers_of_process(num_workers: int, device: torch.device) -> int:
+    """On a CPU the processes of a run share the decoding workers: more of them would only compete with training."""
+    return num_workers // distributed.local_processes() if device.type == "cpu" else num_workers
 
 
 def _free_memory() -> int:

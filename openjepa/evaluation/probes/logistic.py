@@ -1,7 +1,7 @@
 """Multinomial logistic regression with L2, on standardised features; a part of the training set chooses the strength.
 
 Solved by L-BFGS on the whole set: convex, no learning rate, deterministic. The solver uses whitened coordinates, in which no
-direction is much steeper than another: the minimum is the same, and takes fewer steps.
+direction is much steeper than another: the minimum is the same, and takes fewer steps. One rotation serves all strengths.
 """
 
 import math
@@ -18,7 +18,6 @@ from openjepa.core.contracts import Probe, probes
 from openjepa.core.numbers import Above, Positive
 from openjepa.core.types import Features
 from openjepa.data import splits
-from openjepa.nn.whitening import whitening
 
 STRENGTHS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)  # of the penalty, beside the mean loss per image
 DEFAULT_STRENGTH = 1e-2  # if there are too few labels to choose
@@ -46,6 +45,7 @@ class Logistic(Probe):
 
     strengths: Annotated[tuple[Above, ...], Field(min_length=1)] = STRENGTHS
     max_iterations: Positive = 100
+    every_direction: bool = False  # also of features that are wider than WIDEST
     _mean: Tensor = field(default_factory=lambda: torch.empty(0), init=False, repr=False)
     _std: Tensor = field(default_factory=lambda: torch.empty(0), init=False, repr=False)
     _rotation: Tensor | None = field(default=None, init=False, repr=False)  # [D, R]
@@ -58,11 +58,14 @@ class Logistic(Probe):
         self._rotation = None
         if train.vectors.shape[1] > MANY_CHANNELS * len(train.labels):
             self._rotation = spanned(self._prepared(train.vectors))
-        elif train.vectors.shape[1] > WIDEST:
+        elif train.vectors.shape[1] > WIDEST and not self.every_direction:
             self._rotation = leading_directions(self._prepared(train.vectors), MOST_DIRECTIONS)
         x = self._prepared(train.vectors)
-        self.strength, start = self._choose(x, train.labels)
-        self._weight = solve(x, train.labels, self.strength, self.max_iterations, start=start)
+        spread, directions = principal_axes(x)
+        x = x @ directions
+        self.strength, start = self._choose(x, spread, train.labels)
+        weight = solve_along(x, spread, train.labels, self.strength, self.max_iterations, start=start)
+        self._weight = _same_bias(weight, weight[:, :-1] @ directions.T)
         return self
 
     def predict(self, test: Features) -> Tensor:
@@ -78,7 +81,7 @@ class Logistic(Probe):
         x = (vectors - self._mean) / self._std
         return x if self._rotation is None else x @ self._rotation
 
-    def _choose(self, x: Tensor, labels: Tensor) -> tuple[float, Tensor | None]:
+    def _choose(self, x: Tensor, spread: Tensor, labels: Tensor) -> tuple[float, Tensor | None]:
         """The strength with the best accuracy on a held-out tenth of the training set, and its weights to start from.
 
         Never looks at test data. Half the iterations: each strength starts where the last one ended.
@@ -87,19 +90,33 @@ class Logistic(Probe):
         if len(self.strengths) == 1 or not len(held_out):  # one label per class leaves nothing to choose with
             return min(self.strengths, key=lambda strength: abs(math.log(strength / DEFAULT_STRENGTH))), None
         num_classes = int(labels.max()) + 1
-        weight = None
+        shown, weight = x[used], None
         scores, weights = {}, {}
         few = max(self.max_iterations // 2, 1)
         for strength in sorted(self.strengths, reverse=True):
-            weight = solve(x[used], labels[used], strength, few, num_classes=num_classes, start=weight)
+            weight = solve_along(shown, spread, labels[used], strength, few, num_classes=num_classes, start=weight)
             scores[strength] = (_logits(x[held_out], weight).argmax(dim=1) == labels[held_out]).float().mean().item()
             weights[strength] = weight
         best = max(scores, key=lambda strength: (scores[strength], strength))
         return best, weights[best]
 
 
-def solve(
+def solve(x: Tensor, labels: Tensor, strength: float, max_iterations: int) -> Tensor:
+    """[S, D], [S] -> [classes, D + 1]: minimises mean cross-entropy + strength/2 · ‖weight‖²; the bias (last column) is free."""
+    spread, directions = principal_axes(x)
+    weight = solve_along(x @ directions, spread, labels, strength, max_iterations)
+    return _same_bias(weight, weight[:, :-1] @ directions.T)
+
+
+def principal_axes(x: Tensor) -> tuple[Tensor, Tensor]:
+    """[S, D] -> [D], [D, D]: the spread along each axis, and the axes as columns. In double precision inside."""
+    spread, directions = torch.linalg.eigh((x.T @ x).double() / len(x))
+    return spread.clamp(min=0).float(), directions.float()
+
+
+def solve_along(
     x: Tensor,
+    spread: Tensor,
     labels: Tensor,
     strength: float,
     max_iterations: int,
@@ -107,13 +124,16 @@ def solve(
     num_classes: int | None = None,
     start: Tensor | None = None,
 ) -> Tensor:
-    """[S, D], [S] -> [classes, D + 1]: minimises mean cross-entropy + strength/2 · ‖weight‖²; the bias (last column) is free."""
-    num_classes = num_classes or int(labels.max()) + 1
-    basis = well_conditioned(x, strength)
-    turned = x @ basis  # [S, D]
-    solution = torch.zeros(num_classes, x.shape[1] + 1)  # in the coordinates of `basis`
+    """Like `solve`, for x [S, D] along its principal axes with about the given spread [D].
+
+    A few directions hold most of the spread of an encoder's features: in plain coordinates L-BFGS had not converged after
+    300 steps, in these after 50 it had (docs/log.md, 2026-11-16): scaled so that the loss is about as steep in every
+    direction. The curvature is p·(1 − p) of the spread, about a tenth.
+    """
+    scale = (CURVATURE * spread + strength).rsqrt()  # [D]
+    solution = torch.zeros(num_classes or int(labels.max()) + 1, x.shape[1] + 1)  # in scaled coordinates
     if start is not None:
-        solution = _same_bias(start, start[:, :-1] @ torch.linalg.inv(basis).T)
+        solution = _same_bias(start, start[:, :-1] / scale)
     solution.requires_grad_(True)
     optimizer = torch.optim.LBFGS(
         [solution], max_iter=max_iterations, tolerance_grad=1e-5, tolerance_change=1e-7, line_search_fn="strong_wolfe"
@@ -121,22 +141,13 @@ def solve(
 
     def closure() -> Tensor:  # LBFGS needs one
         optimizer.zero_grad()
-        weight = solution[:, :-1] @ basis.T  # for x itself
-        loss = F.cross_entropy(_logits(turned, solution), labels) + strength / 2 * weight.square().sum()
+        weight = _same_bias(solution, solution[:, :-1] * scale)  # for x itself
+        loss = F.cross_entropy(_logits(x, weight), labels) + strength / 2 * weight[:, :-1].square().sum()
         loss.backward()
         return loss
 
     optimizer.step(closure)
-    return _same_bias(solution, solution[:, :-1] @ basis.T).detach()
-
-
-def well_conditioned(x: Tensor, strength: float) -> Tensor:
-    """[S, D] -> [D, D]: coordinates in which the loss is about as steep in every direction.
-
-    A few directions hold most of the spread of an encoder's features: in plain coordinates L-BFGS had not converged after
-    300 steps, in these after 50 it had (docs/log.md, 2026-11-16). The curvature is p·(1 − p) of the spread, about a tenth.
-    """
-    return whitening(CURVATURE * (x.T @ x).double() / len(x), ridge=strength).float()
+    return _same_bias(solution, solution[:, :-1] * scale).detach()
 
 
 def _same_bias(weight: Tensor, columns: Tensor) -> Tensor:
@@ -161,4 +172,5 @@ def leading_directions(x: Tensor, number: int) -> Tensor:
 
 def _logits(x: Tensor, weight: Tensor) -> Tensor:
     # classes first: the gradient is then gᵀ·x, four times faster on a CPU than xᵀ·g (docs/log.md 2026-11-15)
-    return F.linear(x, weight[:, :-1], weight[:, -1])
+    # contiguous: of a slice torch computes the slow one (5,000 × 3,200, forward and backward: 107 -> 28 ms)
+    return F.linear(x, weight[:, :-1].contiguous(), weight[:, -1])
